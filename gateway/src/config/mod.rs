@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a YAML file to validated [`Settings`], with every error at once.
+
+pub mod settings;
+
+pub use settings::{Limits, ModelSettings, Settings, Shutdown, Timeouts, Tls};

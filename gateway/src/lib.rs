@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Data plane, admin API and command line of Sluice.
+
+pub mod config;

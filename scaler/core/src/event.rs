@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Everything that can come into the core.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ModelName, ReplicaId};
+use crate::report::{Address, Demand};
+use crate::spec::FleetSpec;
+
+/// One input of `Core::step`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// The configuration, at the start and after each reload.
+    Configure(FleetSpec),
+    /// Load of one model has changed. A model never reported has unknown load, which is not zero.
+    Demand(Demand),
+    /// The backend saw something happen to a replica.
+    Replica(ReplicaId, ReplicaEvent),
+    /// The gateway has nothing in flight any more at a replica that it was told to drain.
+    Drained(ReplicaId),
+    /// A person asked for at least one replica now.
+    Wake(ModelName),
+    /// A person asked for zero replicas now, whatever `minReplicas` says, until the next request or wake.
+    Sleep(ModelName),
+    /// Sluice ends: drain and stop everything, start nothing.
+    Shutdown,
+    /// Time has passed.
+    Tick,
+}
+
+/// What the backend tells about one replica, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReplicaEvent {
+    /// It answered its readiness probe often enough; first time or again.
+    Ready(Address),
+    /// It was ready and fails its probe now; the process, if any, still exists.
+    NotReady {
+        /// In one line, for people.
+        why: String,
+    },
+    /// Its process group is gone (or never came to be), or the fixed address was detached. Nothing of it is left.
+    Gone {
+        /// Exit status and last error lines in one line, for people, without secrets.
+        cause: String,
+    },
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The decisions of Sluice as pure functions: `Core::step(now, event) -> actions`.
+//!
+//! No clock, no I/O, no threads, no randomness: time comes in as a number, everything else as an [`Event`]. The live
+//! loop and every replay drive the same `step`.
+
+pub mod action;
+pub mod event;
+pub mod ids;
+pub mod report;
+pub mod spec;
+pub mod status;
+pub mod units;
+
+pub use action::Action;
+pub use event::{Event, ReplicaEvent};
+pub use ids::{ModelName, ReplicaId};
+pub use report::{Address, Demand, Fault, ModelRoute, ModelState, ReplicaRoute, Routes, WakeEstimate};
+pub use spec::{FleetSpec, LifeSpec, ModelSpec, ScaleSpec, Source};
+pub use status::{FleetStatus, ModelStatus, Phase, ReplicaStatus};
+pub use units::{Bytes, Micros};

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The seam between the scaler and a gateway: what each asks of the other.
+//!
+//! In one process both sides are called directly; between roles the same types travel over a stream.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_core::{Demand, FleetSpec, FleetStatus, ModelName, ReplicaId, Routes};
+use tokio::sync::oneshot;
+
+use crate::launch::Launch;
+
+/// A gateway, as the scaler sees it. Both calls are short, do not block and are made from the driver's thread.
+pub trait Plane: Send + Sync + 'static {
+    /// Appends the load of every model (`None`) or of the named ones.
+    fn demand(&self, of: Option<&[ModelName]>, out: &mut Vec<Demand>);
+
+    /// Takes over new routes. When this returns, no request is dispatched by older ones: a replica that is draining
+    /// or absent in `routes` gets nothing new.
+    fn publish(&self, routes: &Arc<Routes>);
+
+    /// Ends every exchange in flight at the replica; its drain deadline has passed.
+    fn cut(&self, replica: ReplicaId);
+}
+
+/// A message to the scaler's driver.
+pub enum Input {
+    /// Look at these models' demand now: the first request is waiting, the queue grew, or a contended model fell idle.
+    Poke(ModelName),
+    /// Nothing is in flight any more at a draining replica.
+    Drained(ReplicaId),
+    /// New configuration.
+    Configure(Plan),
+    /// A person's order.
+    Command(Command, oneshot::Sender<Result<(), CommandError>>),
+    /// Write the journal as JSON lines.
+    DumpJournal(oneshot::Sender<Vec<u8>>),
+    /// Drain and stop everything; answered when no replica is left.
+    Shutdown(oneshot::Sender<()>),
+}
+
+/// A configuration as the scaler needs it.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// For the core.
+    pub fleet: FleetSpec,
+    /// For the backend: one entry per model of `fleet`.
+    pub launches: BTreeMap<ModelName, Arc<Launch>>,
+}
+
+/// Orders of the admin API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// At least one replica now.
+    Wake(ModelName),
+    /// Zero replicas now.
+    Sleep(ModelName),
+}
+
+/// Why an order was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// No such model.
+    #[error("model {0} is not configured")]
+    UnknownModel(ModelName),
+    /// The model's replicas are fixed addresses.
+    #[error("model {0} is served by fixed addresses that sluice does not start or stop")]
+    FixedModel(ModelName),
+    /// The driver is gone.
+    #[error("the scaler has stopped")]
+    Stopped,
+}
+
+/// The sending half towards a running driver; cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) inputs: tokio::sync::mpsc::UnboundedSender<Input>,
+    pub(crate) status: Arc<arc_swap::ArcSwap<FleetStatus>>,
+}
+
+impl Handle {
+    /// A handle and the channel that a driver (or a test in its place) reads.
+    pub fn new() -> (Handle, tokio::sync::mpsc::UnboundedReceiver<Input>) {
+        let (inputs, receiver) = tokio::sync::mpsc::unbounded_channel();
+        (Handle { inputs, status: Arc::default() }, receiver)
+    }
+
+    /// Sends without waiting; a stopped driver is nobody's fault on this path.
+    pub fn send(&self, input: Input) {
+        let _ = self.inputs.send(input);
+    }
+
+    /// The state after the driver's last step.
+    pub fn status(&self) -> Arc<FleetStatus> {
+        self.status.load_full()
+    }
+
+    /// Gives an order and waits until the core has taken it.
+    pub async fn command(&self, command: Command) -> Result<(), CommandError> {
+        let (answer, taken) = oneshot::channel();
+        self.send(Input::Command(command, answer));
+        taken.await.unwrap_or(Err(CommandError::Stopped))
+    }
+}
