@@ -2,3 +2,4 @@
 //! Data plane, admin API and command line of Sluice.
 
 pub mod config;
+pub mod exchange;

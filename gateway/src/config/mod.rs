@@ -3,4 +3,4 @@
 
 pub mod settings;
 
-pub use settings::{Limits, ModelSettings, Settings, Shutdown, Timeouts, Tls};
+pub use settings::{Limits, ModelSettings, Protocol, Settings, Shutdown, Timeouts, Tls};

@@ -92,6 +92,8 @@ pub struct ModelSettings {
     pub queue_bytes: usize,
     /// Budgets of one request.
     pub timeouts: Timeouts,
+    /// What replicas speak.
+    pub protocol: Protocol,
     /// Sent to replicas as `authorization: Bearer …` in place of the client's credentials.
     pub backend_key: Option<Secret>,
     /// Send the client's own credentials on when there is no `backend_key`.
@@ -100,6 +102,15 @@ pub struct ModelSettings {
     pub retry_stale: bool,
     /// Unix seconds of the configuration's load, for `created` in model lists.
     pub created: u64,
+}
+
+/// What a model's replicas speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2: over TLS by ALPN, in the clear by prior knowledge. Needed for streams in both directions.
+    Http2,
 }
 
 /// Budgets of one request, each its own; `None` is unlimited.
