@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Everything that can come out of the core. Actions are requests: state changes when their outcome comes in
-//! as an event. Drains are not actions: they travel in `Routes`.
+//! as an event. Drains are not actions: they travel in `Routes`, which are to be published before a step's actions
+//! are carried out.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,8 @@ pub enum Action {
         replica: ReplicaId,
         /// Of which model.
         model: ModelName,
-        /// Smallest number that no live replica of the model has.
+        /// Smallest number that no live replica of the model has; for fixed addresses the position of the address,
+        /// which a replica of a former configuration that still drains may share.
         ordinal: u32,
     },
     /// End what is in flight at the replica: its drain deadline has passed. A `Stop` follows.

@@ -5,14 +5,32 @@
 //! loop and every replay drive the same `step`.
 
 pub mod action;
+pub mod core;
+mod decide;
 pub mod event;
+mod fill;
+mod health;
 pub mod ids;
+#[cfg(test)]
+mod invariant;
+mod lifecycle;
+mod model;
 pub mod report;
+mod routes;
 pub mod spec;
 pub mod status;
+#[cfg(test)]
+mod testkit;
 pub mod units;
+mod wake;
+mod want;
+mod window;
+
+#[cfg(test)]
+mod tests;
 
 pub use action::Action;
+pub use core::Core;
 pub use event::{Event, ReplicaEvent};
 pub use ids::{ModelName, ReplicaId};
 pub use report::{Address, Demand, Fault, ModelRoute, ModelState, ReplicaRoute, Routes, WakeEstimate};

@@ -44,7 +44,9 @@ pub struct Demand {
 pub struct Routes {
     /// Grows with every change.
     pub version: u64,
-    /// Every configured model, with or without replicas.
+    /// Every configured model, with or without replicas. A model that is no longer configured stays here, with
+    /// `desired` 0 and every replica `draining`, until the last of these is drained: whether a model exists is
+    /// for the settings to say, not for this map.
     pub models: BTreeMap<ModelName, ModelRoute>,
 }
 
@@ -63,7 +65,7 @@ pub struct ModelRoute {
     pub ready_at: Option<Micros>,
     /// Measured time from start to readiness.
     pub wake: WakeEstimate,
-    /// Set while starts fail.
+    /// Set while starts fail and no replica takes requests.
     pub fault: Option<Fault>,
     /// Another model waits for what this one occupies: tell the scaler as soon as it falls idle.
     pub contended: bool,
@@ -107,7 +109,8 @@ pub struct ReplicaRoute {
     pub address: Address,
     /// Most requests at once; `u32::MAX` is unlimited.
     pub capacity: u32,
-    /// Takes nothing new; the gateway reports `Drained` when nothing is in flight there.
+    /// Takes nothing new; the gateway reports `Drained` when nothing is in flight there. May become false again:
+    /// a drain is called off when demand returns, and a fixed address that failed its probe is ready again.
     pub draining: bool,
     /// When it became ready: a fresh replica is loaded slowly.
     pub ready_since: Micros,

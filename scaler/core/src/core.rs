@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The core's state and the way of one step through the rules.
+//!
+//! A step takes the event in, then looks again at the models that it or the time touched: deadlines (`lifecycle`),
+//! desired (`decide`), who leaves and what is missing (`fill`), what of that has room (`residency`). Decisions are read
+//! off the state, never remembered from events, so a missed or repeated event heals at the next look.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::action::Action;
+use crate::decide;
+use crate::event::Event;
+use crate::fill;
+use crate::ids::{ModelName, ReplicaId};
+use crate::lifecycle::{self, Step};
+use crate::model::{Held, Model, Replica};
+use crate::report::{Demand, Routes};
+use crate::routes;
+use crate::spec::FleetSpec;
+use crate::status::{FleetStatus, Phase};
+use crate::units::{Bytes, Micros};
+use crate::want::wanted;
+
+/// All decisions about a fleet, as a value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Core {
+    pub(crate) now: Micros,
+    pub(crate) shutting_down: bool,
+    pub(crate) memory: Option<Bytes>,
+    pub(crate) models: BTreeMap<ModelName, Model>,
+    owners: BTreeMap<ReplicaId, ModelName>,
+    next_replica: u64,
+    /// Each model at most once, at its `due`.
+    timers: BTreeSet<(Micros, ModelName)>,
+    routes: Arc<Routes>,
+}
+
+impl Core {
+    /// Nothing configured, nothing running.
+    pub fn new() -> Core {
+        Core::default()
+    }
+
+    /// Takes in one event and appends what is to be done. Total: every event in every state has a defined result;
+    /// what names unknown models or replicas is ignored. A `now` before the last one counts as the last one.
+    ///
+    /// The caller publishes `routes` before it carries the actions out: a replica must be known to be leaving before
+    /// it is stopped.
+    pub fn step(&mut self, now: Micros, event: &Event, actions: &mut Vec<Action>) {
+        self.now = self.now.max(now);
+        let mut touched = self.take_due();
+        self.take_in(event, &mut touched, actions);
+        self.look_again(touched, actions);
+    }
+
+    /// The latest routes. The version grows when something in them changed, and only then.
+    pub fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.routes)
+    }
+
+    /// The state as people see it.
+    pub fn status(&self, now: Micros) -> FleetStatus {
+        let configured = self.models.iter().filter(|(_, model)| !model.removed);
+        let mut replicas: Vec<_> = self
+            .models
+            .iter()
+            .flat_map(|(name, model)| {
+                model.replicas.iter().map(move |(&id, r)| routes::replica_status(name, id, r))
+            })
+            .collect();
+        replicas.sort_by_key(|replica| replica.id);
+        FleetStatus {
+            at: now,
+            models: configured.map(|(name, model)| routes::model_status(name, model)).collect(),
+            replicas,
+        }
+    }
+
+    /// When a `Tick` has something to do if nothing else happens; later than the last step's time, or `None`.
+    pub fn next_deadline(&self) -> Option<Micros> {
+        self.timers.first().map(|&(due, _)| due)
+    }
+
+    /// Shutdown was asked for and no replica is left.
+    pub fn is_empty(&self) -> bool {
+        self.shutting_down && self.owners.is_empty()
+    }
+
+    fn take_due(&mut self) -> BTreeSet<ModelName> {
+        let mut due = BTreeSet::new();
+        while self.timers.first().is_some_and(|&(at, _)| at <= self.now) {
+            let Some((_, name)) = self.timers.pop_first() else { break };
+            if let Some(model) = self.models.get_mut(&name) {
+                model.due = None;
+            }
+            due.insert(name);
+        }
+        due
+    }
+
+    fn take_in(&mut self, event: &Event, touched: &mut BTreeSet<ModelName>, actions: &mut Vec<Action>) {
+        match event {
+            Event::Configure(fleet) => self.configure(fleet, touched),
+            Event::Demand(demand) => {
+                self.report(demand);
+                touched.insert(demand.model.clone());
+            }
+            Event::Replica(id, seen) => {
+                let Some(name) = self.owners.get(id).cloned() else { return };
+                let Some(model) = self.models.get_mut(&name) else { return };
+                if lifecycle::observe(model, *id, seen, self.now) {
+                    self.owners.remove(id);
+                }
+                touched.insert(name);
+            }
+            Event::Drained(id) => {
+                let Some(name) = self.owners.get(id).cloned() else { return };
+                let Some(model) = self.models.get_mut(&name) else { return };
+                let mut step = Step { now: self.now, actions };
+                lifecycle::drained(model, *id, &mut step);
+                touched.insert(name);
+            }
+            Event::Wake(name) => self.order(name, touched, wake),
+            Event::Sleep(name) => self.order(name, touched, sleep),
+            Event::Shutdown => {
+                self.shutting_down = true;
+                touched.extend(self.models.keys().cloned());
+            }
+            Event::Tick => {}
+        }
+    }
+
+    /// Orders are for launched models that are configured.
+    fn order(
+        &mut self,
+        name: &ModelName,
+        touched: &mut BTreeSet<ModelName>,
+        carry_out: fn(&mut Model, Micros),
+    ) {
+        let Some(model) = self.models.get_mut(name).filter(|m| !m.removed && m.fixed().is_none()) else {
+            return;
+        };
+        carry_out(model, self.now);
+        touched.insert(name.clone());
+    }
+
+    fn report(&mut self, demand: &Demand) {
+        let Some(model) = self.models.get_mut(&demand.model) else { return };
+        model.report(demand, self.now);
+        let most = model.max_replicas();
+        let want = wanted(model.requests().unwrap_or(0), &model.spec.scale).min(most);
+        let peak = wanted(demand.peak, &model.spec.scale).min(most);
+        model.hold.push(self.now, want, peak);
+    }
+
+    fn configure(&mut self, fleet: &FleetSpec, touched: &mut BTreeSet<ModelName>) {
+        self.memory = fleet.memory;
+        for (name, model) in &mut self.models {
+            if !model.removed && !fleet.models.contains_key(name) {
+                model.removed = true;
+                model.load = None;
+                model.forget_use();
+                touched.insert(name.clone());
+            }
+        }
+        for (name, spec) in &fleet.models {
+            match self.models.get_mut(name) {
+                Some(model) if !model.removed && model.spec == *spec => continue,
+                Some(model) => reconfigure(model, spec),
+                None => {
+                    self.models.insert(name.clone(), Model::new(spec.clone()));
+                }
+            }
+            touched.insert(name.clone());
+        }
+    }
+
+    fn look_again(&mut self, touched: BTreeSet<ModelName>, actions: &mut Vec<Action>) {
+        for name in &touched {
+            self.reconcile(name, actions);
+            let need = self.models.get(name).map_or(0, |model| model.need);
+            for _ in 0..need {
+                self.start_launched(name, actions);
+            }
+        }
+        self.publish(&touched);
+        for name in &touched {
+            self.finish(name);
+        }
+    }
+
+    fn reconcile(&mut self, name: &ModelName, actions: &mut Vec<Action>) {
+        let Some(model) = self.models.get_mut(name) else { return };
+        let mut step = Step { now: self.now, actions };
+        lifecycle::expire(model, &mut step);
+        decide::decide(model, self.now, self.shutting_down);
+        if model.fixed().is_none() {
+            return fill::launched(model, &mut step);
+        }
+        for ordinal in fill::fixed(model, &mut step) {
+            self.start(name, ordinal, actions);
+        }
+    }
+
+    fn start_launched(&mut self, name: &ModelName, actions: &mut Vec<Action>) {
+        let Some(model) = self.models.get_mut(name) else { return };
+        model.need = model.need.saturating_sub(1);
+        let ordinal = model.free_ordinal();
+        self.start(name, ordinal, actions);
+    }
+
+    fn start(&mut self, name: &ModelName, ordinal: u32, actions: &mut Vec<Action>) {
+        let Some(model) = self.models.get_mut(name) else { return };
+        let id = ReplicaId(self.next_replica);
+        self.next_replica += 1;
+        model.replicas.insert(id, Replica::new(&model.spec, ordinal, self.now));
+        self.owners.insert(id, name.clone());
+        actions.push(Action::Start { replica: id, model: name.clone(), ordinal });
+    }
+
+    /// Brings the routes of the touched models up to date; copies the map only if one of them changed.
+    fn publish(&mut self, touched: &BTreeSet<ModelName>) {
+        let mut changed = Vec::new();
+        for name in touched {
+            let route = self.models.get(name).and_then(routes::route);
+            if route.as_ref() != self.routes.models.get(name) {
+                changed.push((name, route));
+            }
+        }
+        if changed.is_empty() {
+            return;
+        }
+        let routes = Arc::make_mut(&mut self.routes);
+        routes.version += 1;
+        for (name, route) in changed {
+            match route {
+                Some(route) => drop(routes.models.insert(name.clone(), route)),
+                None => drop(routes.models.remove(name)),
+            }
+        }
+    }
+
+    /// Sets the model's timer, or forgets the model if it was removed and nothing of it is left.
+    fn finish(&mut self, name: &ModelName) {
+        let Some(model) = self.models.get_mut(name) else { return };
+        if let Some(due) = model.due.take() {
+            self.timers.remove(&(due, name.clone()));
+        }
+        if model.removed && model.replicas.is_empty() {
+            self.models.remove(name);
+            return;
+        }
+        model.due = routes::next_due(model, self.now);
+        if let Some(due) = model.due {
+            self.timers.insert((due, name.clone()));
+        }
+    }
+}
+
+fn wake(model: &mut Model, now: Micros) {
+    let ready = (model.count(Phase::Ready) > 0).then_some(now);
+    model.held = Some(Held { ordered: true, ready });
+    model.awake = true;
+    model.asleep = None;
+}
+
+fn sleep(model: &mut Model, _now: Micros) {
+    model.asleep = Some(model.load.as_ref().map_or(0, |load| load.arrivals));
+    model.forget_use();
+}
+
+/// Takes over a changed specification; a model that comes back while its replicas end is configured anew.
+fn reconfigure(model: &mut Model, spec: &crate::spec::ModelSpec) {
+    let preload = spec.scale.preload && (model.removed || !model.spec.scale.preload);
+    if model.removed || model.spec.generation != spec.generation {
+        model.health.reset();
+        // Nobody uses it: the next request starts the new generation.
+        if model.quiet().is_some() && model.held.is_none() {
+            model.forget_use();
+            model.desired = 0;
+        }
+    }
+    model.removed = false;
+    model.spec = spec.clone();
+    if preload {
+        model.held = Some(Held { ordered: false, ready: None });
+        model.awake = true;
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From wanted to desired replicas: bounds, peak hold, idling, orders.
+//!
+//! Out at once, in with patience. The load of this moment is what desired never falls below; the largest want of the
+//! window, peaks between reports included, is what it never rises above by patience alone. So a burst that came and
+//! went between two reports keeps what exists but starts nothing: nobody waits for it any more. One replica stays
+//! until the model has idled, and then everything above `minReplicas` goes at once. Patience never replaces a replica
+//! that died: only load, bounds and orders start something.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Held, Model};
+use crate::units::Micros;
+use crate::want::wanted;
+
+/// What decided `desired` last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Rule {
+    Demand,
+    PeakHold,
+    InUse,
+    Idle,
+    MinReplicas,
+    MaxReplicas,
+    LoadUnknown,
+    WakeOrder,
+    Preload,
+    SleepOrder,
+    FixedAddresses,
+    Removed,
+    Shutdown,
+}
+
+impl Rule {
+    /// Its name in words, as status and tests show it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Rule::Demand => "demand",
+            Rule::PeakHold => "largest want of the window",
+            Rule::InUse => "in use until idle",
+            Rule::Idle => "idle",
+            Rule::MinReplicas => "minReplicas",
+            Rule::MaxReplicas => "maxReplicas",
+            Rule::LoadUnknown => "load unknown",
+            Rule::WakeOrder => "wake order",
+            Rule::Preload => "preload",
+            Rule::SleepOrder => "sleep order",
+            Rule::FixedAddresses => "fixed addresses",
+            Rule::Removed => "removed",
+            Rule::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// Sets `desired` and the rule that decided it.
+pub(crate) fn decide(model: &mut Model, now: Micros, shutting_down: bool) {
+    (model.desired, model.rule) = ordered(model, shutting_down).unwrap_or_else(|| by_load(model, now));
+}
+
+/// When the model has idled long enough; `None` while it is in use or nothing would change.
+pub(crate) fn idle_end(model: &Model) -> Option<Micros> {
+    let quiet = model.quiet().filter(|_| model.awake)?;
+    let since = match model.held {
+        None => quiet,
+        Some(Held { ready, .. }) => quiet.max(ready?),
+    };
+    Some(since.after(model.spec.scale.idle_after))
+}
+
+/// Orders and facts that leave load no say.
+fn ordered(model: &mut Model, shutting_down: bool) -> Option<(u32, Rule)> {
+    if shutting_down {
+        return Some((0, Rule::Shutdown));
+    }
+    if model.removed {
+        return Some((0, Rule::Removed));
+    }
+    if let Some(n) = model.fixed() {
+        return Some((n, Rule::FixedAddresses));
+    }
+    let arrivals = model.asleep?;
+    if ends_sleep(model, arrivals) {
+        model.asleep = None;
+        return None;
+    }
+    Some((0, Rule::SleepOrder))
+}
+
+/// A request that came after the order ends it; one that waited already does once the order has been carried out.
+fn ends_sleep(model: &Model, arrivals_then: u64) -> bool {
+    let newly = model.load.as_ref().is_some_and(|load| load.arrivals != arrivals_then);
+    model.queued() > 0 && (newly || model.replicas.is_empty())
+}
+
+fn by_load(model: &mut Model, now: Micros) -> (u32, Rule) {
+    if idle_end(model).is_some_and(|end| end <= now) {
+        model.forget_use();
+        model.desired = 0;
+    }
+    let Some(want) = model.requests().map(|requests| wanted(requests, &model.spec.scale)) else {
+        return bounded(model, model.desired, Rule::LoadUnknown);
+    };
+    model.awake |= want > 0;
+    let held = model.hold.largest(now, model.spec.scale.window).max(want);
+    let patient = model.desired.min(model.staying()).clamp(want, held);
+    let rule = match patient {
+        0 => Rule::Idle,
+        _ if patient == want => Rule::Demand,
+        _ => Rule::PeakHold,
+    };
+    bounded(model, patient, rule)
+}
+
+/// Applies the bounds and the one replica of a model in use.
+fn bounded(model: &Model, count: u32, rule: Rule) -> (u32, Rule) {
+    let scale = &model.spec.scale;
+    let (min, max) = (scale.min_replicas, model.max_replicas());
+    if count > max {
+        return (max, Rule::MaxReplicas);
+    }
+    if count < min {
+        return (min, Rule::MinReplicas);
+    }
+    if count > 0 || !model.awake {
+        return (count, rule);
+    }
+    match model.held {
+        Some(Held { ordered: true, .. }) => (1, Rule::WakeOrder),
+        Some(Held { ordered: false, .. }) => (1, Rule::Preload),
+        None if model.staying() > 0 => (1, Rule::InUse),
+        None => (count, rule),
+    }
+}

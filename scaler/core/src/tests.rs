@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The rules as sentences, each on a core of its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod scaling;
