@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Data plane, admin API and command line of Sluice.
 
+pub mod admission;
+pub mod balance;
 pub mod config;
 pub mod exchange;
+pub mod route;
+pub mod telemetry;

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The endpoints of one model and the choice among them.
+//!
+//! Owns which endpoints exist, which slot is taken next, and when a drained endpoint is told of. Must not know queues.
+//! Pure over `now`; used under the model's lock.
+//!
+//! The choice is exact: the lowest in-flight per weight over all endpoints with a free slot, starting at a place that
+//! moves on with each choice, so that ties do not herd. An endpoint that was set aside after a failed connection is
+//! skipped until its next trial is due.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_core::{Micros, ReplicaId, ReplicaRoute};
+
+use super::endpoint::{Endpoint, Fullness};
+
+/// One model's endpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    routed: Vec<Slot>,
+    /// No longer routed to, with something in flight.
+    leaving: Vec<Slot>,
+    start: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    endpoint: Arc<Endpoint>,
+    drain: Drain,
+}
+
+/// Whether the scaler waits to hear that an endpoint is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drain {
+    No,
+    Awaited,
+    Reported,
+}
+
+impl Pool {
+    /// Takes a slot on the least full endpoint; not on `avoid` unless there is no other to try.
+    pub(crate) fn reserve(&mut self, now: Micros, avoid: Option<ReplicaId>) -> Option<Arc<Endpoint>> {
+        let avoid = avoid.filter(|&id| self.has_other(now, id));
+        let mut best: Option<(&Arc<Endpoint>, Fullness)> = None;
+        let start = self.start.checked_rem(self.routed.len()).unwrap_or(0);
+        let (tail, head) = self.routed.split_at(start);
+        for slot in head.iter().chain(tail) {
+            let endpoint = &slot.endpoint;
+            if Some(endpoint.id) == avoid || !endpoint.is_in_turn(now) {
+                continue;
+            }
+            let Some(fullness) = endpoint.fullness(now) else { continue };
+            if best.is_none_or(|(_, least)| fullness.is_below(least)) {
+                best = Some((endpoint, fullness));
+            }
+        }
+        let endpoint =
+            best.filter(|(endpoint, _)| endpoint.try_reserve(now)).map(|(endpoint, _)| Arc::clone(endpoint));
+        self.start = self.start.wrapping_add(1);
+        endpoint
+    }
+
+    /// Gives a slot back; returns the endpoint's id if a drain is complete by that.
+    pub(crate) fn release(&mut self, endpoint: &Arc<Endpoint>) -> Option<ReplicaId> {
+        if endpoint.release() > 0 || !endpoint.is_draining() {
+            return None;
+        }
+        let find = |slots: &[Slot]| slots.iter().position(|slot| Arc::ptr_eq(&slot.endpoint, endpoint));
+        if let Some(at) = find(&self.leaving) {
+            return self.leaving.swap_remove(at).emptied();
+        }
+        find(&self.routed).and_then(|at| self.routed.get_mut(at)).and_then(Slot::emptied)
+    }
+
+    /// Takes over the scaler's list. Endpoints are kept by id; one that is draining or no longer listed takes nothing
+    /// new. `closed` closes all of them. Ids of drains that are complete at once are pushed to `drained`.
+    pub(crate) fn apply(&mut self, replicas: &[ReplicaRoute], closed: bool, drained: &mut Vec<ReplicaId>) {
+        let mut known: BTreeMap<ReplicaId, Slot> =
+            std::mem::take(&mut self.routed).into_iter().map(|slot| (slot.endpoint.id, slot)).collect();
+        for replica in replicas {
+            let mut slot = match known.remove(&replica.id) {
+                Some(slot) if slot.endpoint.address == replica.address => slot,
+                moved => {
+                    // The same replica at a new address: what runs at the old one ends there, untold.
+                    self.leaving.extend(moved.map(|old| old.closed(Drain::Reported)));
+                    Slot { endpoint: Arc::new(Endpoint::new(replica)), drain: Drain::No }
+                }
+            };
+            slot.endpoint.set(replica.capacity, replica.draining || closed, replica.ready_since);
+            slot.drain = match (replica.draining, slot.drain) {
+                (false, _) => Drain::No,
+                (true, Drain::No) => Drain::Awaited,
+                (true, since) => since,
+            };
+            self.routed.push(slot);
+        }
+        self.leaving.extend(known.into_values().map(|slot| {
+            let drain = if slot.drain == Drain::No { Drain::Awaited } else { slot.drain };
+            slot.closed(drain)
+        }));
+        let empty = |slot: &&mut Slot| slot.endpoint.in_flight() == 0;
+        drained
+            .extend(self.routed.iter_mut().chain(&mut self.leaving).filter(empty).filter_map(Slot::emptied));
+        self.leaving.retain(|slot| slot.endpoint.in_flight() > 0);
+    }
+
+    /// Closes every endpoint without a drain: nothing new is sent, and nothing is told until the scaler drains it.
+    pub(crate) fn close(&mut self) {
+        for slot in &self.routed {
+            slot.endpoint.close();
+        }
+    }
+
+    /// Whether some endpoint takes requests, now or when it has room.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.routed.iter().any(|slot| slot.endpoint.is_open())
+    }
+
+    /// Requests that may be in flight at once at all open endpoints together.
+    pub(crate) fn slots(&self) -> u64 {
+        let open = self.routed.iter().filter(|slot| slot.endpoint.is_open());
+        open.map(|slot| u64::from(slot.endpoint.capacity())).sum()
+    }
+
+    /// Requests in flight by replica.
+    pub(crate) fn by_replica(&self) -> BTreeMap<ReplicaId, u32> {
+        let mut by_replica = BTreeMap::new();
+        for slot in self.routed.iter().chain(&self.leaving) {
+            *by_replica.entry(slot.endpoint.id).or_default() += slot.endpoint.in_flight();
+        }
+        by_replica
+    }
+
+    fn has_other(&self, now: Micros, than: ReplicaId) -> bool {
+        self.routed
+            .iter()
+            .map(|slot| &slot.endpoint)
+            .any(|e| e.id != than && e.is_open() && e.is_in_turn(now))
+    }
+}
+
+impl Slot {
+    /// The drain's end, told once.
+    fn emptied(&mut self) -> Option<ReplicaId> {
+        let told = self.drain == Drain::Awaited;
+        if told {
+            self.drain = Drain::Reported;
+        }
+        told.then_some(self.endpoint.id)
+    }
+
+    fn closed(mut self, drain: Drain) -> Slot {
+        self.endpoint.close();
+        self.drain = drain;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;
