@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is remembered of one request for its metrics and its one log event.
+//!
+//! Owns the fields and the moment of writing: when the record is dropped, whatever way the request ended. Never holds
+//! bodies, prompts or credentials.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluice_core::ReplicaId;
+
+use crate::admission::{Model, Permit};
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A replica's answer was delivered whole.
+    Served,
+    /// The gateway answered from what it knows (lists, readiness).
+    Local,
+    /// The gateway refused it.
+    Refused,
+    /// The client left.
+    ClientGone,
+    /// The replica failed, before or during its answer.
+    UpstreamError,
+}
+
+impl Outcome {
+    /// The word used in logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Served => "served",
+            Outcome::Local => "local",
+            Outcome::Refused => "refused",
+            Outcome::ClientGone => "client_gone",
+            Outcome::UpstreamError => "upstream_error",
+        }
+    }
+}
+
+/// One request. Written when dropped.
+pub struct Record {
+    /// When its head was complete.
+    pub started: Instant,
+    /// Ours or the client's.
+    pub request_id: String,
+    /// Upper case.
+    pub method: &'static str,
+    /// Without its query.
+    pub path: String,
+    /// Where it came from.
+    pub client: SocketAddr,
+    /// `http/1.1` or `h2`.
+    pub protocol: &'static str,
+    /// Known once identified.
+    pub model: Option<Arc<Model>>,
+    /// Of the answer; 499 if the client left before one.
+    pub status: u16,
+    /// Until something else is known, the client has left.
+    pub outcome: Outcome,
+    /// Error code of a refusal.
+    pub code: &'static str,
+    /// Time spent waiting for a replica.
+    pub queued: Duration,
+    /// It waited for a replica to start.
+    pub cold: bool,
+    /// To the response head.
+    pub first_byte: Option<Duration>,
+    /// Which one answered or was tried last.
+    pub replica: Option<ReplicaId>,
+    /// Replicas tried.
+    pub attempts: u32,
+    /// Request body.
+    pub bytes_in: u64,
+    /// Response body.
+    pub bytes_out: u64,
+}
+
+impl Record {
+    /// A request whose head has just been read.
+    pub fn new(
+        client: SocketAddr,
+        protocol: &'static str,
+        method: &'static str,
+        target: &[u8],
+        request_id: String,
+    ) -> Self {
+        let path = target.split(|c| *c == b'?').next().unwrap_or_default();
+        Record {
+            started: Instant::now(),
+            request_id,
+            method,
+            path: String::from_utf8_lossy(path).into_owned(),
+            client,
+            protocol,
+            model: None,
+            status: 499,
+            outcome: Outcome::ClientGone,
+            code: "",
+            queued: Duration::ZERO,
+            cold: false,
+            first_byte: None,
+            replica: None,
+            attempts: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+        }
+    }
+
+    /// An attempt begins.
+    pub fn dispatched(&mut self, permit: &Permit) {
+        self.attempts += 1;
+        self.replica = Some(permit.endpoint().id);
+        self.queued += permit.queued_for();
+        self.cold |= permit.cold();
+    }
+
+    /// The response head is there.
+    pub fn answered(&mut self, status: u16) {
+        self.status = status;
+        self.first_byte = Some(self.started.elapsed());
+    }
+
+    /// The gateway refuses or gives up.
+    pub fn failed(&mut self, failure: &super::error::Failure) {
+        self.status = failure.status();
+        self.code = failure.code();
+        self.outcome = if failure.is_upstream() { Outcome::UpstreamError } else { Outcome::Refused };
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What every client connection shares.
+//!
+//! Owns the references to the route table, the limits and the body budget, and the fact that Sluice is stopping. Must
+//! not know protocols.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use arc_swap::ArcSwap;
+
+use crate::config::{Limits, Settings};
+use crate::exchange::budget::Budget;
+use crate::exchange::watch;
+use crate::route::Table;
+
+/// Shared by all connections.
+pub struct Gateway {
+    /// Models by name.
+    pub table: Arc<Table>,
+    /// Limits towards clients; replaced by a reload.
+    pub limits: ArcSwap<Limits>,
+    /// Bytes of bodies held in memory, all models together.
+    pub bodies: Budget,
+    draining: AtomicBool,
+}
+
+impl Gateway {
+    /// Serving from the start.
+    pub fn new(table: Arc<Table>, settings: &Settings) -> Arc<Gateway> {
+        Arc::new(Gateway {
+            table,
+            bodies: Budget::new(settings.limits.body_memory),
+            limits: ArcSwap::from_pointee(settings.limits.clone()),
+            draining: AtomicBool::new(false),
+        })
+    }
+
+    /// From now on every answer ends its connection, and idle connections close.
+    pub fn begin_drain(&self) {
+        self.draining.store(true, SeqCst);
+        self.table.begin_drain();
+        watch::wake_all();
+    }
+
+    /// Sluice is stopping.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(SeqCst)
+    }
+}

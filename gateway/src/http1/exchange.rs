@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One HTTP/1 exchange, from a request head to the connection's next state.
+//!
+//! Owns the order of the steps: identify, read, admit, forward, relay. Each step is elsewhere.
+
+use std::sync::Arc;
+
+use sluice_wire::head::{Forward, Method, RequestFraming, RequestHead};
+use sluice_wire::target;
+
+use super::body::{self, Progress, Unread};
+use super::client::{Client, Left};
+use super::over_http2;
+use super::relay::{self, Answering};
+use super::replica::Asked;
+use super::upload::Upload;
+use crate::admission::{Ask, Class, Model};
+use crate::config::Protocol;
+use crate::exchange::dispatch::{self, Job};
+use crate::exchange::error::Failure;
+use crate::exchange::identify::{self, Target};
+use crate::exchange::io::{Io, Pair};
+use crate::exchange::outgoing::{self, Hop, Sent};
+use crate::exchange::record::{Outcome, Record};
+
+/// How an exchange ended before a replica's answer began.
+pub(super) enum Ended {
+    /// Tell the client; the request was read to its end.
+    Answer(Failure),
+    /// Tell the client, which may still be sending.
+    Refuse(Failure),
+    /// The client has left, or the connection is already dealt with.
+    Left(Left),
+}
+
+impl From<Unread> for Ended {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Failed(failure) => Ended::Refuse(failure),
+            Unread::NoMemory(..) => Ended::Refuse(Failure::BodyMemory),
+            Unread::Gone => Ended::Left(Left::Abort),
+        }
+    }
+}
+
+impl<I: Io> Client<I> {
+    /// Serves one request whose head has been read and consumed.
+    pub(super) async fn exchange(&mut self, head: &RequestHead, forward: &mut Forward) -> Left {
+        let id = forward.request_id().map_or_else(new_request_id, str::to_owned);
+        let family = target::family(forward.target());
+        let method = head.method.as_str();
+        let mut record = Record::new(self.peer, "http/1.1", method, forward.target(), id);
+        let (failure, whole) = match self.steps(head, forward, &mut record).await {
+            Ok(left) | Err(Ended::Left(left)) => return left,
+            Err(Ended::Answer(failure)) => (failure, true),
+            Err(Ended::Refuse(failure)) => (failure, false),
+        };
+        record.failed(&failure);
+        let mut answer = failure.answer(family);
+        answer.field("x-request-id", &record.request_id);
+        match whole {
+            true => self.answer(&answer, head).await,
+            false => self.refuse(&answer, head.method == Method::Head).await,
+        }
+    }
+
+    async fn steps(
+        &mut self,
+        head: &RequestHead,
+        forward: &mut Forward,
+        record: &mut Record,
+    ) -> Result<Left, Ended> {
+        let model = match identify::by_head(&self.gateway, head.method, forward) {
+            Ok(Target::Model(model)) => Some(model),
+            Ok(Target::InBody) => None,
+            Ok(Target::Local(mut answer)) => {
+                answer.field("x-request-id", &record.request_id);
+                (record.status, record.outcome) = (answer.status, Outcome::Local);
+                return match self.skip_body(head).await {
+                    true => Ok(self.answer(&answer, head).await),
+                    false => Ok(self.refuse(&answer, head.method == Method::Head).await),
+                };
+            }
+            Err(failure) if self.skip_body(head).await => return Err(Ended::Answer(failure)),
+            Err(failure) => return Err(Ended::Refuse(failure)),
+        };
+        record.model.clone_from(&model);
+        let limit = model.as_ref().map_or(self.limits.body_limit, |m| m.settings().body_limit);
+        let mut hold = self.gateway.bodies.try_take(0);
+        let mut body = match body::read(self, head, limit, hold.as_mut()).await {
+            Ok(body) => body,
+            Err(Unread::NoMemory(begun, progress)) if model.is_some() => {
+                let Some(model) = model else { return Err(Ended::Refuse(Failure::BodyMemory)) };
+                return self.stream(head, forward, record, (model, begun, progress)).await;
+            }
+            Err(unread) => return Err(unread.into()),
+        };
+        record.bytes_in = body.len() as u64;
+        let model = match model {
+            Some(model) => model,
+            None => identify::by_body(&self.gateway, forward, &body).map_err(Ended::Answer)?,
+        };
+        record.model = Some(model.clone());
+        let settings = model.settings();
+        if body.len() > settings.body_limit {
+            return Err(Ended::Answer(Failure::TooLarge(settings.body_limit)));
+        }
+        if !hold.as_mut().is_none_or(|hold| hold.charge(model.bodies())) {
+            return Err(Ended::Answer(Failure::BodyMemory));
+        }
+        let ask = ask(forward, body.len());
+        let asked = Asked { method: head.method, upgrade: head.websocket };
+        let sent = match head.framing {
+            RequestFraming::None => Sent::Nothing,
+            _ => Sent::Length(body.len() as u64),
+        };
+        outgoing::complete(forward, &self.hop(head, &record.request_id), &settings, sent);
+        if settings.protocol == Protocol::Http2 {
+            return over_http2::exchange(self, head, forward, record, (model, ask, body)).await;
+        }
+        // A small body joins its head: one system call, and nothing else to keep.
+        if body.len() <= 16 << 10 {
+            forward.head.append(&mut body);
+        }
+        let watch = self.watch.clone();
+        let job = Job { model: &model, ask, asked, watch: &watch };
+        let mut out = Vec::with_capacity(512);
+        let work = dispatch::whole(&job, Pair(&forward.head, &body), record, &mut out);
+        let mut dispatched = match self.or_gone(work).await {
+            None => return Ok(Left::Abort),
+            Some(Err(failure)) => return Err(Ended::Answer(failure)),
+            Some(Ok(dispatched)) => dispatched,
+        };
+        while dispatched.up.is_interim() {
+            self.pass_interim(head, &mut out).await?;
+            let next = dispatched.up.next_head(Pair(&forward.head, &body), &watch, &mut out);
+            match self.or_gone(next).await {
+                None => return Ok(Left::Abort),
+                Some(Err(broken)) => {
+                    return Err(Ended::Answer(dispatch::failure(broken, dispatched.total)));
+                }
+                Some(Ok(())) => record.status = dispatched.up.head().status,
+            }
+        }
+        drop((body, hold));
+        let answering = Answering { head, total: dispatched.total, settings: &settings };
+        Ok(relay::relay(self, dispatched.up, None, answering, &mut out, record).await)
+    }
+
+    /// A body that does not fit the budget, for a model that is known without it: sent on as it comes, once.
+    async fn stream(
+        &mut self,
+        head: &RequestHead,
+        forward: &mut Forward,
+        record: &mut Record,
+        (model, begun, progress): (Arc<Model>, Vec<u8>, Progress),
+    ) -> Result<Left, Ended> {
+        let settings = model.settings();
+        if settings.protocol == Protocol::Http2 {
+            return Err(Ended::Refuse(Failure::BodyMemory));
+        }
+        let sent = match head.framing {
+            RequestFraming::Length(n) => Sent::Length(n),
+            _ => Sent::Chunks,
+        };
+        let ask = ask(forward, 0);
+        outgoing::complete(forward, &self.hop(head, &record.request_id), &settings, sent);
+        let asked = Asked { method: head.method, upgrade: false };
+        let watch = self.watch.clone();
+        let job = Job { model: &model, ask, asked, watch: &watch };
+        // The client's departure shows only once its bytes are read; until then the line's own budgets hold.
+        let mut dispatched =
+            dispatch::connect_only(&job, record).await.map_err(Ended::Refuse)?;
+        let mut upload = Upload::new(&forward.head, begun, progress, settings.body_limit);
+        let mut out = Vec::with_capacity(512);
+        watch.set_until(dispatch::earlier(
+            settings.timeouts.first_byte.map(crate::exchange::watch::Tick::after),
+            dispatched.total,
+        ));
+        loop {
+            upload
+                .until_head(self, &mut dispatched.up, &watch, &mut out)
+                .await
+                .map_err(|e| e.ended(dispatched.total))?;
+            if !dispatched.up.is_interim() {
+                break;
+            }
+            self.pass_interim(head, &mut out).await?;
+        }
+        dispatched.up.permit().endpoint().answered();
+        record.answered(dispatched.up.head().status);
+        let answering = Answering { head, total: dispatched.total, settings: &settings };
+        Ok(relay::relay(self, dispatched.up, Some(upload), answering, &mut out, record).await)
+    }
+
+    /// A head that is not the final one: passed on to clients that know such heads, save the `100` that was ours to send.
+    async fn pass_interim(&mut self, head: &RequestHead, out: &mut Vec<u8>) -> Result<(), Ended> {
+        let ours = out.starts_with(b"HTTP/1.1 100");
+        if !ours && !head.http10 {
+            out.extend_from_slice(b"\r\n");
+            let bytes = std::mem::take(out);
+            self.write(Pair(&bytes, b"")).await.map_err(|_| Ended::Left(Left::Abort))?;
+        }
+        out.clear();
+        Ok(())
+    }
+
+    fn hop<'a>(&self, head: &RequestHead, request_id: &'a str) -> Hop<'a> {
+        let version = if head.http10 { "1.0" } else { "1.1" };
+        Hop { peer: self.peer.ip(), tls: self.tls, version, request_id }
+    }
+}
+
+/// How a request asks to be admitted.
+pub fn ask(forward: &Forward, body_bytes: usize) -> Ask {
+    let deadline = forward
+        .deadline_ms()
+        .map(|ms| sluice_scaler::clock::now().after(sluice_core::Micros::from_millis(ms)));
+    Ask { body_bytes, class: Class::Standard, deadline, hold: forward.hold() }
+}
+
+/// A fresh request id: a version 7 UUID.
+pub fn new_request_id() -> String {
+    uuid::Uuid::now_v7().to_string()
+}

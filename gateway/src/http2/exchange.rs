@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One HTTP/2 exchange: the steps of `http1::exchange`, with hyper's bodies.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::{HeaderValue, Request, Response, header};
+use http_body::Body;
+use hyper::body::Incoming;
+use sluice_wire::head::{Forward, RequestHead, ResponseFraming};
+use sluice_wire::sse::EventBoundary;
+use sluice_wire::target::{self, Family};
+
+use super::body::{Out, Relaying};
+use super::head;
+use super::replica::{self, Upload};
+use super::server::{Connection, StreamCount};
+use crate::admission::{Model, Permit};
+use crate::config::Protocol;
+use crate::exchange::answer::Answer;
+use crate::exchange::budget::Hold;
+use crate::exchange::dispatch::{self, Dispatched, Job};
+use crate::exchange::error::Failure;
+use crate::exchange::identify::{self, Target};
+use crate::exchange::io::Pair;
+use crate::exchange::outgoing::{self, Hop, Sent};
+use crate::exchange::record::{Outcome, Record};
+use crate::exchange::watch::{Tick, Watch};
+use crate::http1::exchange::{ask, new_request_id};
+use crate::http1::replica::Asked;
+
+/// A validated request.
+struct Asking<'a> {
+    connection: &'a Connection,
+    watch: Arc<Watch>,
+    head: RequestHead,
+    forward: Forward,
+}
+
+/// What the client is going to get.
+enum Begun {
+    Local(Answer),
+    Http1(Dispatched, Vec<u8>),
+    Http2(Response<Incoming>, Permit, Option<Tick>),
+}
+
+/// Serves one request.
+pub async fn exchange(
+    request: Request<Incoming>,
+    connection: &Connection,
+    stream: StreamCount,
+) -> Response<Out> {
+    let (parts, body) = request.into_parts();
+    let mut forward = Forward::default();
+    let validated = head::validate(&parts, !body.is_end_stream(), &mut forward);
+    let path = parts.uri.path().as_bytes();
+    let id = forward.request_id().map_or_else(new_request_id, str::to_owned);
+    let method = validated.as_ref().map_or("", |h| h.method.as_str());
+    let mut record = Record::new(connection.peer, "h2", method, path, id.clone());
+    let watch = Watch::new();
+    let begun = match validated {
+        Ok(head) => {
+            let asking = Asking { connection, watch: watch.clone(), head, forward };
+            asking.steps(body, &mut record).await
+        }
+        Err(failure) => Err(failure),
+    };
+    let mut response = match begun {
+        Ok(Begun::Local(answer)) => {
+            (record.status, record.outcome) = (answer.status, Outcome::Local);
+            text(&answer, parts.method == http::Method::HEAD)
+        }
+        Ok(begun) => {
+            let total = begun.total();
+            let between = record.model.as_ref().and_then(|m| m.settings().timeouts.between_bytes);
+            let relaying = Relaying { watch, record, total, between, events: None, trailers: None, stream };
+            begun.respond(relaying)
+        }
+        Err(failure) => {
+            record.failed(&failure);
+            text(&failure.answer(target::family(path)), parts.method == http::Method::HEAD)
+        }
+    };
+    if let Ok(id) = HeaderValue::try_from(id) {
+        response.headers_mut().entry("x-request-id").or_insert(id);
+    }
+    response
+}
+
+impl Asking<'_> {
+    async fn steps(self, body: Incoming, record: &mut Record) -> Result<Begun, Failure> {
+        let gateway = &self.connection.gateway;
+        let model = match identify::by_head(gateway, self.head.method, &self.forward)? {
+            Target::Local(answer) => return Ok(Begun::Local(answer)),
+            Target::Model(model) => Some(model),
+            Target::InBody => None,
+        };
+        record.model.clone_from(&model);
+        // A stream's reset is seen without reading its body, so nothing needs to be gathered for an HTTP/2 replica: the
+        // client may be silent until it has seen the response head.
+        if let Some(model) = model.as_ref().filter(|m| m.settings().protocol == Protocol::Http2) {
+            let limit = model.settings().body_limit;
+            let upload = Upload::Streamed { body, left: limit, watch: self.watch.clone() };
+            return self.to_http2(model.clone(), upload, record).await;
+        }
+        let mut hold = gateway.bodies.try_take(0);
+        let limits = gateway.limits.load();
+        let limit = model.as_ref().map_or(limits.body_limit, |m| m.settings().body_limit);
+        let body = self.gather(body, limit, hold.as_mut()).await?;
+        record.bytes_in = body.len() as u64;
+        let model = match model {
+            Some(model) => model,
+            None => identify::by_body(gateway, &self.forward, &body)?,
+        };
+        record.model = Some(model.clone());
+        let settings = model.settings();
+        if body.len() > settings.body_limit {
+            return Err(Failure::TooLarge(settings.body_limit));
+        }
+        if !hold.as_mut().is_none_or(|hold| hold.charge(model.bodies())) {
+            return Err(Failure::BodyMemory);
+        }
+        if settings.protocol == Protocol::Http2 {
+            return self.to_http2(model, Upload::Whole(body.into()), record).await;
+        }
+        self.to_http1(model, body, record).await
+    }
+
+    async fn to_http1(
+        mut self,
+        model: Arc<Model>,
+        body: Vec<u8>,
+        record: &mut Record,
+    ) -> Result<Begun, Failure> {
+        let ask = ask(&self.forward, body.len());
+        let sent = match self.head.framing {
+            sluice_wire::head::RequestFraming::None => Sent::Nothing,
+            _ => Sent::Length(body.len() as u64),
+        };
+        self.complete(&model, sent, &record.request_id);
+        let asked = Asked { method: self.head.method, upgrade: false };
+        let job = Job { model: &model, ask, asked, watch: &self.watch };
+        let request = Pair(&self.forward.head, &body);
+        let mut out = Vec::with_capacity(512);
+        let mut dispatched = dispatch::whole(&job, request, record, &mut out).await?;
+        // hyper has no way to send interim heads; they are optional to the client.
+        while dispatched.up.is_interim() {
+            let next = dispatched.up.next_head(request, &self.watch, &mut out).await;
+            next.map_err(|broken| dispatch::failure(broken, dispatched.total))?;
+            record.status = dispatched.up.head().status;
+        }
+        Ok(Begun::Http1(dispatched, out))
+    }
+
+    async fn to_http2(
+        mut self,
+        model: Arc<Model>,
+        upload: Upload,
+        record: &mut Record,
+    ) -> Result<Begun, Failure> {
+        let ask = ask(&self.forward, upload.len());
+        self.complete(&model, Sent::Nothing, &record.request_id);
+        let asked = Asked { method: self.head.method, upgrade: false };
+        let job = Job { model: &model, ask, asked, watch: &self.watch };
+        let sent = replica::send(&job, &self.head, &self.forward, upload, record).await?;
+        Ok(Begun::Http2(sent.response, sent.permit, sent.total))
+    }
+
+    fn complete(&mut self, model: &Model, sent: Sent, request_id: &str) {
+        let Connection { peer, tls, .. } = self.connection;
+        let hop = Hop { peer: peer.ip(), tls: *tls, version: "2", request_id };
+        outgoing::complete(&mut self.forward, &hop, &model.settings(), sent);
+    }
+
+    /// The whole body, within its limit and the budget; silence has a deadline.
+    async fn gather(
+        &self,
+        mut body: Incoming,
+        limit: usize,
+        mut hold: Option<&mut Hold>,
+    ) -> Result<Vec<u8>, Failure> {
+        if body.size_hint().exact().is_some_and(|n| n > limit as u64) {
+            return Err(Failure::TooLarge(limit));
+        }
+        let patience = self.connection.gateway.limits.load().body_timeout;
+        let mut all = Vec::new();
+        loop {
+            self.watch.set(Some(patience));
+            let frame = poll_fn(|cx| {
+                if let Poll::Ready(frame) = Pin::new(&mut body).poll_frame(cx) {
+                    return Poll::Ready(Ok(frame));
+                }
+                self.watch.poll_over(cx).map(|_| Err(Failure::BodyLate))
+            })
+            .await?;
+            let data = match frame {
+                None => return Ok(all),
+                Some(Err(_)) => return Err(Failure::Body("it broke off")),
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            };
+            if all.len() + data.len() > limit {
+                return Err(Failure::TooLarge(limit));
+            }
+            if !hold.as_mut().is_none_or(|hold| hold.grow(data.len())) {
+                return Err(Failure::BodyMemory);
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+}
+
+impl Begun {
+    fn total(&self) -> Option<Tick> {
+        match self {
+            Begun::Local(_) => None,
+            Begun::Http1(dispatched, ..) => dispatched.total,
+            Begun::Http2(_, _, total) => *total,
+        }
+    }
+
+    fn respond(self, mut relaying: Relaying) -> Response<Out> {
+        match self {
+            Begun::Local(answer) => text(&answer, false),
+            Begun::Http1(dispatched, out) => {
+                let up = dispatched.up;
+                let length = match up.head().framing {
+                    ResponseFraming::Length(n) => Some(n),
+                    _ => None,
+                };
+                let status = up.head().status;
+                let Some(response) = head::response(status, &out, length).filter(|_| status != 101) else {
+                    let failure = Failure::Upstream("its head is not valid in HTTP/2");
+                    relaying.record.failed(&failure);
+                    return text(&failure.answer(Family::OpenAi), false);
+                };
+                let events = up.head().event_stream;
+                let response = for_events(response, events);
+                relaying.events = events.then(EventBoundary::default);
+                response.map(|()| Out::Http1(Some(up), Box::new(relaying)))
+            }
+            Begun::Http2(response, permit, _) => {
+                let is_events = response
+                    .headers()
+                    .get(header::CONTENT_TYPE)
+                    .is_some_and(|t| t.as_bytes().starts_with(b"text/event-stream"));
+                relaying.events = is_events.then(EventBoundary::default);
+                let (parts, body) = response.into_parts();
+                let response = for_events(Response::from_parts(parts, ()), is_events);
+                response.map(|()| Out::Http2(body, permit, Box::new(relaying)))
+            }
+        }
+    }
+}
+
+/// Proxies in between are to pass events on at once.
+fn for_events(mut response: Response<()>, is_events: bool) -> Response<()> {
+    if is_events {
+        let headers = response.headers_mut();
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
+        headers.entry("x-accel-buffering").or_insert(HeaderValue::from_static("no"));
+    }
+    response
+}
+
+/// An answer of our own.
+fn text(answer: &Answer, head_only: bool) -> Response<Out> {
+    let body = if head_only { None } else { Some(answer.body.clone().into()) };
+    let mut response = Response::new(Out::Text(body));
+    if let Ok(status) = http::StatusCode::from_u16(answer.status) {
+        *response.status_mut() = status;
+    }
+    for (name, value) in &answer.fields {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().append(*name, value);
+        }
+    }
+    if answer.status != 204 {
+        response.headers_mut().insert(header::CONTENT_LENGTH, answer.body.len().into());
+    }
+    response
+}
+
