@@ -4,6 +4,7 @@
 pub mod admission;
 pub mod balance;
 pub mod config;
+pub mod demo_engine;
 pub mod exchange;
 pub mod route;
 pub mod telemetry;
