@@ -1,0 +1,27 @@
+# The one entry point for people; each target is one line that calls cargo or a script.
+.DEFAULT_GOAL := help
+.PHONY: help run run-llama test lint fuzz deny audit
+
+help:       ## Say what there is.
+	@sed -n 's/^\([a-z-]*\): *## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
+
+run:        ## Start a gateway with two demo models at zero.
+	@deploy/local/run.sh demo
+
+run-llama:  ## The same with a real 270M language model on llama.cpp (downloads 250 MB once).
+	@deploy/local/run.sh llama
+
+test:       ## Run every test, and install what they need first.
+	@tests/run.sh
+
+lint:       ## Check formatting and lints.
+	@cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings
+
+fuzz:       ## Fuzz the parsers for a short while.
+	@gateway/fuzz/run.sh
+
+deny:       ## Check licences, sources and banned crates of all dependencies.
+	@cargo deny --log-level error check --hide-inclusion-graph bans licenses sources
+
+audit:      ## Check dependencies for known faults (fetches the RustSec database).
+	@cargo deny check --hide-inclusion-graph advisories
