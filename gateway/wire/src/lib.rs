@@ -10,4 +10,7 @@
 pub mod chunk;
 pub mod fields;
 pub mod head;
+pub mod model_id;
 pub mod model_name;
+pub mod sse;
+pub mod target;
