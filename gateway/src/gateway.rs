@@ -5,13 +5,14 @@
 //! not know protocols.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use arc_swap::ArcSwap;
 
 use crate::config::{Limits, Settings};
 use crate::exchange::budget::Budget;
 use crate::exchange::watch;
+use crate::front::Guard;
 use crate::route::Table;
 
 /// Shared by all connections.
@@ -22,6 +23,10 @@ pub struct Gateway {
     pub limits: ArcSwap<Limits>,
     /// Bytes of bodies held in memory, all models together.
     pub bodies: Budget,
+    /// Open client connections.
+    pub connections: Guard,
+    /// Requests between their head and their last byte.
+    pub(crate) exchanges: AtomicUsize,
     draining: AtomicBool,
 }
 
@@ -32,8 +37,22 @@ impl Gateway {
             table,
             bodies: Budget::new(settings.limits.body_memory),
             limits: ArcSwap::from_pointee(settings.limits.clone()),
+            connections: Guard::default(),
+            exchanges: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
         })
+    }
+
+    /// Takes over a changed configuration; connections see new limits when they are opened.
+    pub fn configure(&self, settings: &Settings) {
+        self.limits.store(Arc::new(settings.limits.clone()));
+        self.bodies.resize(settings.limits.body_memory);
+        self.table.configure(settings);
+    }
+
+    /// Requests between their head and their last byte.
+    pub fn exchanges(&self) -> usize {
+        self.exchanges.load(SeqCst)
     }
 
     /// From now on every answer ends its connection, and idle connections close.

@@ -104,9 +104,11 @@ impl Failure {
             Failure::Head { reason, .. } => format!("the request was refused: {reason}"),
             Failure::Body(reason) => format!("the request body was refused: {reason}"),
             Failure::Model(bad) => bad.to_string(),
-            Failure::Encoded => "the request body is compressed: send it uncompressed, or name the model in the \
+            Failure::Encoded => {
+                "the request body is compressed: send it uncompressed, or name the model in the \
                                  path or in x-sluice-model"
-                .into(),
+                    .into()
+            }
             Failure::TooLarge(limit) => format!("the request body is larger than {limit} bytes"),
             Failure::BodyLate => "the request body stopped coming".into(),
             Failure::BodyMemory => "no memory is left for request bodies now: try again".into(),

@@ -96,7 +96,7 @@ pub struct Pair<'a>(pub &'a [u8], pub &'a [u8]);
 
 impl Pair<'_> {
     /// Bytes in both.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.0.len() + self.1.len()
     }
 
@@ -134,7 +134,7 @@ pub async fn write_all<I: Io>(
     let mut done = 0;
     poll_fn(|cx| {
         loop {
-            let step = if done < what.len() {
+            let step = if done < what.size() {
                 what.poll_write(io, done, cx).map_ok(Some)
             } else {
                 Pin::new(&mut *io).poll_flush(cx).map_ok(|()| None)

@@ -3,9 +3,14 @@
 
 pub mod answer;
 pub mod budget;
+pub mod dispatch;
+pub mod error;
+pub mod identify;
 pub mod io;
+pub mod local;
 pub mod outgoing;
 pub mod pool;
+pub mod record;
 pub mod retry;
 pub mod transport;
 pub mod watch;

@@ -6,11 +6,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use sluice_core::ReplicaId;
 
 use crate::admission::{Model, Permit};
+use crate::gateway::Gateway;
+use crate::telemetry::Phase;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +43,18 @@ impl Outcome {
     }
 }
 
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Its address.
+    pub client: SocketAddr,
+    /// `http/1.1` or `h2`.
+    pub protocol: &'static str,
+}
+
 /// One request. Written when dropped.
 pub struct Record {
+    gateway: Arc<Gateway>,
     /// When its head was complete.
     pub started: Instant,
     /// Ours or the client's.
@@ -81,14 +94,17 @@ pub struct Record {
 impl Record {
     /// A request whose head has just been read.
     pub fn new(
-        client: SocketAddr,
-        protocol: &'static str,
+        gateway: &Arc<Gateway>,
+        from: Caller,
         method: &'static str,
         target: &[u8],
         request_id: String,
     ) -> Self {
+        gateway.exchanges.fetch_add(1, SeqCst);
+        let Caller { client, protocol } = from;
         let path = target.split(|c| *c == b'?').next().unwrap_or_default();
         Record {
+            gateway: gateway.clone(),
             started: Instant::now(),
             request_id,
             method,
@@ -128,5 +144,33 @@ impl Record {
         self.status = failure.status();
         self.code = failure.code();
         self.outcome = if failure.is_upstream() { Outcome::UpstreamError } else { Outcome::Refused };
+    }
+}
+
+impl Record {
+    fn count(&self) {
+        let took = self.started.elapsed();
+        match &self.model {
+            Some(model) => {
+                let metrics = model.metrics();
+                metrics.finished(self.status, took, self.first_byte, None);
+                // Who left while waiting is counted by the line.
+                if self.outcome == Outcome::ClientGone && self.replica.is_some() {
+                    metrics.cancelled(Phase::InFlight);
+                }
+                if self.attempts > 1 {
+                    metrics.retried();
+                }
+            }
+            None if self.outcome == Outcome::Local => {}
+            None => self.gateway.table.unknown().finished(self.status, took, None, None),
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.count();
+        self.gateway.exchanges.fetch_sub(1, SeqCst);
     }
 }

@@ -59,6 +59,11 @@ fn server_name(address: &Address) -> io::Result<ServerName<'static>> {
     ServerName::try_from(name).map_err(io::Error::other)
 }
 
+/// TLS towards replicas as HTTP/1 uses it; `None` if no root certificate is trusted.
+pub fn trusted_roots() -> Option<Arc<rustls::ClientConfig>> {
+    TLS_HTTP1.clone()
+}
+
 static TLS_HTTP1: LazyLock<Option<Arc<rustls::ClientConfig>>> = LazyLock::new(|| client_config(b"http/1.1"));
 static TLS_HTTP2: LazyLock<Option<Arc<rustls::ClientConfig>>> = LazyLock::new(|| client_config(b"h2"));
 

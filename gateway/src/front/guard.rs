@@ -6,23 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use dashmap::DashMap;
-use metrics::Gauge;
 
 use crate::config::Limits;
 
 /// Counts open connections.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Guard {
     all: Arc<AtomicUsize>,
     /// Grows and shrinks with traffic: an address without connections has no entry.
     by_source: Arc<DashMap<IpAddr, usize>>,
-    gauge: Gauge,
-}
-
-impl Default for Guard {
-    fn default() -> Self {
-        Guard { all: Arc::default(), by_source: Arc::default(), gauge: metrics::gauge!("sluice_connections") }
-    }
 }
 
 /// One open connection; counts until dropped.
@@ -32,6 +24,11 @@ pub struct Place {
 }
 
 impl Guard {
+    /// Connections that are open now.
+    pub fn open(&self) -> usize {
+        self.all.load(SeqCst)
+    }
+
     /// A place for one more connection, if the limits leave one.
     pub fn enter(&self, source: IpAddr, limits: &Limits) -> Option<Place> {
         let before = self.all.fetch_add(1, SeqCst);
@@ -40,7 +37,6 @@ impl Guard {
         let per_source = limits.connections_per_source;
         let fits = before < limits.connections && (per_source == 0 || *of_source <= per_source);
         drop(of_source);
-        self.gauge.increment(1);
         let place = Place { guard: self.clone(), source };
         fits.then_some(place)
     }
@@ -49,7 +45,6 @@ impl Guard {
 impl Drop for Place {
     fn drop(&mut self) {
         self.guard.all.fetch_sub(1, SeqCst);
-        self.guard.gauge.decrement(1);
         if let Some(mut count) = self.guard.by_source.get_mut(&self.source) {
             *count = count.saturating_sub(1);
         }

@@ -22,7 +22,7 @@ use pingora_core::services::listening::Service;
 use socket2::{Domain, Socket, Type};
 use tokio::sync::oneshot;
 
-use self::guard::Guard;
+pub use self::guard::Guard;
 pub use self::tls::{Certificates, TlsError};
 use crate::config::{Settings, Tls};
 use crate::exchange::watch::Watch;
@@ -72,7 +72,7 @@ impl Front {
         let plain = reserve(&settings.listen, "listen")?;
         let tls = reserve(settings.tls.as_ref().map_or(&[], |t| &t.listen), "tls.listen")?;
         let certificates = settings.tls.as_ref().map(load).transpose()?;
-        let mut service = Service::new("gateway".into(), App { gateway, guard: Guard::default() });
+        let mut service = Service::new("gateway".into(), App { gateway });
         // The default buffers hold 64 KiB for every silent connection; bytes go straight into ours.
         let small = L4BufferSettings::new(64, 64);
         for (_, address) in &plain {
@@ -87,7 +87,8 @@ impl Front {
         let (close, closing) = oneshot::channel();
         run_server(settings.threads, service, closing)?;
         let addresses = |reserved: &[(Socket, SocketAddr)]| reserved.iter().map(|r| r.1).collect::<Vec<_>>();
-        let front = Front { plain: addresses(&plain), tls: addresses(&tls), certificates, close: Some(close) };
+        let front =
+            Front { plain: addresses(&plain), tls: addresses(&tls), certificates, close: Some(close) };
         for address in front.plain.iter().chain(&front.tls) {
             wait_until_open(*address).map_err(FrontError::Start)?;
         }
@@ -181,7 +182,6 @@ impl ShutdownSignalWatch for Closing {
 /// Serves accepted connections.
 struct App {
     gateway: Arc<Gateway>,
-    guard: Guard,
 }
 
 #[async_trait]
@@ -189,7 +189,7 @@ impl ServerApp for App {
     async fn process_new(self: &Arc<Self>, io: Stream, _: &ShutdownWatch) -> Option<Stream> {
         let peer = peer_of(&io);
         let tls = io.get_ssl_digest().is_some();
-        let Some(_place) = self.guard.enter(peer.ip(), &self.gateway.limits.load()) else {
+        let Some(_place) = self.gateway.connections.enter(peer.ip(), &self.gateway.limits.load()) else {
             tracing::debug!(client = %peer, "connection_refused");
             return None;
         };

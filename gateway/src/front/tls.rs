@@ -88,8 +88,7 @@ fn read(certificate: &PathBuf, key: &PathBuf) -> Result<Arc<CertifiedKey>, TlsEr
     let chain = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|e| file("certificates", certificate, e.to_string()))?;
-    let secret =
-        PrivateKeyDer::from_pem_file(key).map_err(|e| file("a private key", key, e.to_string()))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| file("a private key", key, e.to_string()))?;
     let provider = rustls::crypto::ring::default_provider();
     let pair = CertifiedKey::from_der(chain, secret, &provider).map_err(|e| TlsError::Pair {
         certificate: certificate.clone(),

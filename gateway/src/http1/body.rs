@@ -69,11 +69,7 @@ pub async fn read<I: Io>(
 }
 
 /// Moves buffered bytes into the body. `true` when it is complete.
-fn take<I: Io>(
-    client: &mut Client<I>,
-    progress: &mut Progress,
-    body: &mut Vec<u8>,
-) -> Result<bool, Unread> {
+fn take<I: Io>(client: &mut Client<I>, progress: &mut Progress, body: &mut Vec<u8>) -> Result<bool, Unread> {
     match progress {
         Progress::Length(left) => {
             let n = client.buf.len().min(usize::try_from(*left).unwrap_or(usize::MAX));

@@ -21,7 +21,7 @@ use crate::exchange::error::Failure;
 use crate::exchange::identify::{self, Target};
 use crate::exchange::io::{Io, Pair};
 use crate::exchange::outgoing::{self, Hop, Sent};
-use crate::exchange::record::{Outcome, Record};
+use crate::exchange::record::{Caller, Outcome, Record};
 
 /// How an exchange ended before a replica's answer began.
 pub(super) enum Ended {
@@ -49,7 +49,8 @@ impl<I: Io> Client<I> {
         let id = forward.request_id().map_or_else(new_request_id, str::to_owned);
         let family = target::family(forward.target());
         let method = head.method.as_str();
-        let mut record = Record::new(self.peer, "http/1.1", method, forward.target(), id);
+        let from = Caller { client: self.peer, protocol: "http/1.1" };
+        let mut record = Record::new(&self.gateway, from, method, forward.target(), id);
         let (failure, whole) = match self.steps(head, forward, &mut record).await {
             Ok(left) | Err(Ended::Left(left)) => return left,
             Err(Ended::Answer(failure)) => (failure, true),
@@ -168,9 +169,11 @@ impl<I: Io> Client<I> {
         let asked = Asked { method: head.method, upgrade: false };
         let watch = self.watch.clone();
         let job = Job { model: &model, ask, asked, watch: &watch };
-        // The client's departure shows only once its bytes are read; until then the line's own budgets hold.
-        let mut dispatched =
-            dispatch::connect_only(&job, record).await.map_err(Ended::Refuse)?;
+        let work = dispatch::connect_only(&job, record);
+        let mut dispatched = match self.or_gone(work).await {
+            None => return Ok(Left::Abort),
+            Some(done) => done.map_err(Ended::Refuse)?,
+        };
         let mut upload = Upload::new(&forward.head, begun, progress, settings.body_limit);
         let mut out = Vec::with_capacity(512);
         watch.set_until(dispatch::earlier(

@@ -108,14 +108,14 @@ impl Up {
         })
         .await?;
         if !self.is_interim() {
-            self.begin_body(self.sent == request.len());
+            self.begin_body(self.sent == request.size());
         }
         Ok(())
     }
 
     /// As far as the connection takes it. A failed write ends the writing only: the replica may have answered first.
     fn poll_send(&mut self, request: Pair<'_>, cx: &mut Context<'_>) {
-        while self.sent < request.len() && !self.write_failed {
+        while self.sent < request.size() && !self.write_failed {
             match request.poll_write(&mut self.io, self.sent, cx) {
                 Poll::Ready(Ok(n)) => self.sent += n,
                 Poll::Ready(Err(_)) => self.write_failed = true,

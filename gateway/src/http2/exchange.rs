@@ -26,7 +26,7 @@ use crate::exchange::error::Failure;
 use crate::exchange::identify::{self, Target};
 use crate::exchange::io::Pair;
 use crate::exchange::outgoing::{self, Hop, Sent};
-use crate::exchange::record::{Outcome, Record};
+use crate::exchange::record::{Caller, Outcome, Record};
 use crate::exchange::watch::{Tick, Watch};
 use crate::http1::exchange::{ask, new_request_id};
 use crate::http1::replica::Asked;
@@ -58,7 +58,8 @@ pub async fn exchange(
     let path = parts.uri.path().as_bytes();
     let id = forward.request_id().map_or_else(new_request_id, str::to_owned);
     let method = validated.as_ref().map_or("", |h| h.method.as_str());
-    let mut record = Record::new(connection.peer, "h2", method, path, id.clone());
+    let from = Caller { client: connection.peer, protocol: "h2" };
+    let mut record = Record::new(&connection.gateway, from, method, path, id.clone());
     let watch = Watch::new();
     let begun = match validated {
         Ok(head) => {
@@ -103,7 +104,7 @@ impl Asking<'_> {
         if let Some(model) = model.as_ref().filter(|m| m.settings().protocol == Protocol::Http2) {
             let limit = model.settings().body_limit;
             let upload = Upload::Streamed { body, left: limit, watch: self.watch.clone() };
-            return self.to_http2(model.clone(), upload, record).await;
+            return self.over_http2(model.clone(), upload, record).await;
         }
         let mut hold = gateway.bodies.try_take(0);
         let limits = gateway.limits.load();
@@ -123,12 +124,12 @@ impl Asking<'_> {
             return Err(Failure::BodyMemory);
         }
         if settings.protocol == Protocol::Http2 {
-            return self.to_http2(model, Upload::Whole(body.into()), record).await;
+            return self.over_http2(model, Upload::Whole(body.into()), record).await;
         }
-        self.to_http1(model, body, record).await
+        self.over_http1(model, body, record).await
     }
 
-    async fn to_http1(
+    async fn over_http1(
         mut self,
         model: Arc<Model>,
         body: Vec<u8>,
@@ -154,13 +155,13 @@ impl Asking<'_> {
         Ok(Begun::Http1(dispatched, out))
     }
 
-    async fn to_http2(
+    async fn over_http2(
         mut self,
         model: Arc<Model>,
         upload: Upload,
         record: &mut Record,
     ) -> Result<Begun, Failure> {
-        let ask = ask(&self.forward, upload.len());
+        let ask = ask(&self.forward, upload.size());
         self.complete(&model, Sent::Nothing, &record.request_id);
         let asked = Asked { method: self.head.method, upgrade: false };
         let job = Job { model: &model, ask, asked, watch: &self.watch };
@@ -281,4 +282,3 @@ fn text(answer: &Answer, head_only: bool) -> Response<Out> {
     }
     response
 }
-

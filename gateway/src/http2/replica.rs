@@ -47,7 +47,7 @@ pub enum Upload {
 
 impl Upload {
     /// Bytes in memory.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         match self {
             Upload::Whole(bytes) => bytes.len(),
             Upload::Streamed { .. } => 0,
