@@ -1,1 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nothing to build; Cargo asks for a build script because of `links`.
+
 fn main() {}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! flate2, built on this crate, reads back what it wrote, in one piece and in small ones.
 use std::io::{Read, Write};
 
