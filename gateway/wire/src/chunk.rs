@@ -225,3 +225,6 @@ pub fn chunk_head(len: u64, room: &mut [u8; 18]) -> &[u8] {
     }
     room.get(..digits + 2).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;
