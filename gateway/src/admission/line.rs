@@ -257,6 +257,13 @@ impl<R> Line<R> {
         demand
     }
 
+    /// The load up to `now`, without beginning a new report.
+    pub(crate) fn look(&self, now: Micros) -> Demand {
+        let mut demand = self.load.clone().report(now, self.name.clone());
+        demand.by_replica = self.pool.by_replica();
+        demand
+    }
+
     /// What is to be done outside, in order. To be taken after every call.
     pub(crate) fn take_effects(&mut self) -> Vec<Effect<R>> {
         std::mem::take(&mut self.effects)

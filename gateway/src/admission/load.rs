@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use sluice_core::{Demand, Micros, ModelName};
 
 /// Counts of one model since it was first configured.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
     booked: Micros,
     in_flight: u32,

@@ -104,6 +104,11 @@ impl Model {
         self.lock().prospect(clock::now())
     }
 
+    /// Its load now, for people to look at: the scaler's next report is not changed by it.
+    pub fn look(&self) -> Demand {
+        self.lock().look(clock::now())
+    }
+
     /// In flight and queued.
     pub fn counts(&self) -> (usize, usize) {
         self.lock().counts()

@@ -37,8 +37,8 @@ pub struct Relaying {
     pub events: Option<EventBoundary>,
     /// Still to be sent, after the data.
     pub trailers: Option<HeaderMap>,
-    /// Streams open on the connection.
-    pub stream: super::server::StreamCount,
+    /// Of the connection.
+    pub stream: super::server::Stream,
 }
 
 /// A response body towards a client.
@@ -63,6 +63,7 @@ impl Relaying {
     }
 
     fn count(&mut self, data: &[u8]) {
+        self.stream.offered();
         self.record.bytes_out += data.len() as u64;
         if let Some(events) = self.events.as_mut() {
             events.feed(data);
@@ -92,8 +93,14 @@ impl Body for Out {
         let step = match this {
             Out::Text(text) => return Poll::Ready(text.take().map(|b| Ok(Frame::data(b)))),
             Out::Broken => return reset(),
-            Out::Http1(up, relaying) => from_http1(up, relaying, cx),
-            Out::Http2(body, _, relaying) => from_http2(body, relaying, cx),
+            Out::Http1(up, relaying) => {
+                relaying.stream.asked();
+                from_http1(up, relaying, cx)
+            }
+            Out::Http2(body, _, relaying) => {
+                relaying.stream.asked();
+                from_http2(body, relaying, cx)
+            }
         };
         match step {
             Step::Frame(polled) => polled,

@@ -16,7 +16,7 @@ use sluice_wire::target::{self, Family};
 use super::body::{Out, Relaying};
 use super::head;
 use super::replica::{self, Upload};
-use super::server::{Connection, StreamCount};
+use super::server::{Connection, Stream};
 use crate::admission::{Model, Permit};
 use crate::config::Protocol;
 use crate::exchange::answer::Answer;
@@ -47,11 +47,7 @@ enum Begun {
 }
 
 /// Serves one request.
-pub async fn exchange(
-    request: Request<Incoming>,
-    connection: &Connection,
-    stream: StreamCount,
-) -> Response<Out> {
+pub async fn exchange(request: Request<Incoming>, connection: &Connection, stream: Stream) -> Response<Out> {
     let (parts, body) = request.into_parts();
     let mut forward = Forward::default();
     let validated = head::validate(&parts, !body.is_end_stream(), &mut forward);
