@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Data plane, admin API and command line of Sluice.
 
+pub mod admin;
 pub mod admission;
 pub mod balance;
+pub mod cli;
 pub mod config;
 pub mod demo_engine;
 pub mod exchange;
@@ -11,4 +13,5 @@ pub mod gateway;
 pub mod http1;
 pub mod http2;
 pub mod route;
+pub mod run;
 pub mod telemetry;

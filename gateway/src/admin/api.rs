@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The JSON documents of the admin API.
+//!
+//! Owns their field names, which are public. Built field by field from the scaler's and the data plane's own types, so
+//! that those may change without the API changing.
+
+use serde::{Deserialize, Serialize};
+use sluice_core::{FleetStatus, ModelStatus, Phase, ReplicaStatus};
+
+use super::clock::{Moment, rfc3339};
+use super::state::{ConfigReport, LoadView, LogLine, ModelLoad};
+
+/// A list of documents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct List<T> {
+    /// In the order of their names.
+    pub items: Vec<T>,
+}
+
+/// One configured model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Model {
+    /// Its name.
+    pub name: String,
+    /// `cold`, `starting`, `slept`, `ready` or `draining`.
+    pub state: String,
+    /// Replicas that take requests.
+    pub ready: u32,
+    /// Replicas on their way.
+    pub starting: u32,
+    /// Replicas that finish or stop.
+    pub leaving: u32,
+    /// Replicas wanted from demand alone; null while the load is unknown.
+    pub wanted: Option<u32>,
+    /// Replicas wanted after all rules.
+    pub desired: u32,
+    /// Why `desired` is what it is.
+    pub reason: String,
+    /// Requests at replicas; null while the load is unknown.
+    pub in_flight: Option<u32>,
+    /// Requests waiting for a replica; null while the load is unknown.
+    pub queued: Option<u32>,
+    /// Milliseconds since the last request left; null when one is there or none ever came.
+    pub idle_ms: Option<u64>,
+    /// Measured starts.
+    pub wake: Wake,
+    /// Set while starts fail.
+    pub fault: Option<Fault>,
+}
+
+/// How long starts take, from the latest ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wake {
+    /// Half of the starts took at most this; null before the first.
+    pub p50_ms: Option<u64>,
+    /// Nine of ten starts took at most this; null before the first.
+    pub p90_ms: Option<u64>,
+    /// How many starts that rests on.
+    pub samples: u32,
+}
+
+/// Why a model has no replica although it should.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fault {
+    /// In one line.
+    pub cause: String,
+    /// Failed starts in a row.
+    pub failures: u32,
+    /// Waiting requests are answered with the cause instead of being held for the next attempt.
+    pub answers_waiters: bool,
+    /// Milliseconds until the next attempt.
+    pub retry_in_ms: u64,
+}
+
+/// One replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replica {
+    /// Its identity, such as `r7`.
+    pub id: String,
+    /// Its model.
+    pub model: String,
+    /// `starting`, `ready`, `unready`, `draining` or `stopping`.
+    pub phase: String,
+    /// When it entered the phase, RFC 3339 in UTC.
+    pub since: String,
+    /// Milliseconds since then.
+    pub age_ms: u64,
+    /// Where it listens; null until it was ready.
+    pub address: Option<String>,
+    /// Requests in flight there; null while the load is unknown.
+    pub in_flight: Option<u32>,
+    /// Why it is not ready, or why it goes; empty otherwise.
+    pub note: String,
+}
+
+/// The configuration in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Config {
+    /// The file it was read from.
+    pub file: String,
+    /// Digest of the file's content.
+    pub digest: String,
+    /// When it came into force, RFC 3339 in UTC.
+    pub loaded_at: String,
+    /// The last reload; null before the first.
+    pub last_reload: Option<Reload>,
+}
+
+/// How a reload went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reload {
+    /// When, RFC 3339 in UTC.
+    pub at: String,
+    /// `applied`, or `refused` with the former configuration still in force.
+    pub outcome: String,
+    /// Every reason for a refusal.
+    pub errors: Vec<String>,
+}
+
+/// One line that a replica printed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// When it was read, RFC 3339 in UTC.
+    pub at: String,
+    /// The replica that printed it.
+    pub replica: String,
+    /// `stdout` or `stderr`; `sluice` for a remark about lines that are missing here.
+    pub stream: String,
+    /// The line without its end.
+    pub text: String,
+}
+
+/// All models, by name.
+pub fn models(status: &FleetStatus, loads: &dyn LoadView, now: Moment) -> List<Model> {
+    let items = status.models.iter().map(|model| self::model(model, loads.load(&model.name).as_ref(), now));
+    List { items: items.collect() }
+}
+
+/// One model.
+pub fn model(status: &ModelStatus, load: Option<&ModelLoad>, now: Moment) -> Model {
+    let wake = status.wake;
+    let measured = wake.samples > 0;
+    let fault = status.fault.as_ref().map(|fault| Fault {
+        cause: fault.cause.clone(),
+        failures: fault.failures,
+        answers_waiters: fault.answer_waiters,
+        retry_in_ms: fault.retry_at.since(now.micros).as_millis(),
+    });
+    Model {
+        name: status.name.as_str().to_owned(),
+        state: status.state.as_str().to_owned(),
+        ready: status.ready,
+        starting: status.starting,
+        leaving: status.leaving,
+        wanted: status.wanted,
+        desired: status.desired,
+        reason: status.reason.clone(),
+        in_flight: load.map(|load| load.in_flight),
+        queued: load.map(|load| load.queued),
+        idle_ms: load.and_then(|load| load.idle_since).map(|since| now.micros.since(since).as_millis()),
+        wake: Wake {
+            p50_ms: measured.then(|| wake.p50.as_millis()),
+            p90_ms: measured.then(|| wake.p90.as_millis()),
+            samples: wake.samples,
+        },
+        fault,
+    }
+}
+
+/// All replicas, by id.
+pub fn replicas(status: &FleetStatus, loads: &dyn LoadView, now: Moment) -> List<Replica> {
+    let items = status.replicas.iter();
+    List { items: items.map(|one| replica(one, loads.load(&one.model).as_ref(), now)).collect() }
+}
+
+/// One replica.
+pub fn replica(status: &ReplicaStatus, load: Option<&ModelLoad>, now: Moment) -> Replica {
+    let phase = match status.phase {
+        Phase::Starting => "starting",
+        Phase::Ready => "ready",
+        Phase::Unready => "unready",
+        Phase::Draining => "draining",
+        Phase::Stopping => "stopping",
+    };
+    Replica {
+        id: status.id.to_string(),
+        model: status.model.as_str().to_owned(),
+        phase: phase.to_owned(),
+        since: rfc3339(now.unix_ms_of(status.since)),
+        age_ms: now.micros.since(status.since).as_millis(),
+        address: status.address.as_ref().map(|address| address.socket.to_string()),
+        in_flight: load.map(|load| load.by_replica.get(&status.id).copied().unwrap_or(0)),
+        note: status.note.clone(),
+    }
+}
+
+/// The configuration in force.
+pub fn config(report: ConfigReport) -> Config {
+    let last_reload = report.reloaded_at_unix_ms.map(|at| Reload {
+        at: rfc3339(at),
+        outcome: if report.errors.is_empty() { "applied" } else { "refused" }.to_owned(),
+        errors: report.errors,
+    });
+    Config {
+        file: report.file,
+        digest: report.digest,
+        loaded_at: rfc3339(report.loaded_at_unix_ms),
+        last_reload,
+    }
+}
+
+/// A replica's line.
+pub fn line(line: &LogLine) -> Line {
+    Line {
+        at: rfc3339(line.at_unix_ms),
+        replica: line.replica.to_string(),
+        stream: line.stream.to_owned(),
+        text: line.text.to_string(),
+    }
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line as types. Every help begins with examples.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Default address of the admin listener.
+pub const ADMIN: &str = "127.0.0.1:8081";
+
+/// Inference autoscaling gateway: one address for all models, replicas only while they are needed.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "sluice",
+    version,
+    before_help = "\
+Examples:
+  sluice check sluice.yaml              find every mistake in a configuration
+  sluice run --config sluice.yaml       serve its models
+  sluice get models                     what is running, what waits, and why
+  sluice wake gemma --wait              start a model and wait until it is ready"
+)]
+pub struct Cli {
+    /// When to colour tables.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub color: Color,
+    /// What to do; without it the help is printed.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set; also elsewhere if CLICOLOR_FORCE is.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The subcommands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Serve the models of a configuration.
+    Run(RunArgs),
+    /// Check a configuration without running it.
+    Check(CheckArgs),
+    /// List models or replicas.
+    Get(GetArgs),
+    /// Start a model's first replica now.
+    Wake(WakeArgs),
+    /// Stop all replicas of a model now.
+    Sleep(SleepArgs),
+    /// Show what a model's replicas print.
+    Logs(LogsArgs),
+    /// Serve made-up answers on a port, to try things without a model.
+    DemoEngine(DemoEngineArgs),
+    /// Print the version.
+    Version(VersionArgs),
+}
+
+/// `sluice run`.
+#[derive(Clone, Debug, Args)]
+#[command(before_help = "\
+Examples:
+  sluice run                            serve ./sluice.yaml
+  sluice run --config /etc/sluice/sluice.yaml
+  SLUICE_LOG=debug sluice run           with more to read on stderr
+  kill -HUP <pid>                       read the file again")]
+pub struct RunArgs {
+    /// Configuration file.
+    #[arg(short, long, env = "SLUICE_CONFIG", default_value = "sluice.yaml", value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+/// `sluice check`.
+#[derive(Clone, Debug, Args)]
+#[command(before_help = "\
+Examples:
+  sluice check sluice.yaml              exit code 0 if it is right, 3 if not")]
+pub struct CheckArgs {
+    /// Configuration files.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// `sluice demo-engine`; its arguments belong to the engine.
+#[derive(Clone, Debug, Args)]
+#[command(before_help = "\
+Examples:
+  sluice demo-engine --port 9000")]
+pub struct DemoEngineArgs {
+    /// Arguments of the engine.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub rest: Vec<OsString>,
+}
+
+/// Where the running Sluice is.
+#[derive(Clone, Debug, Args)]
+pub struct AdminArgs {
+    /// Address of the admin listener.
+    #[arg(long, env = "SLUICE_ADMIN", default_value = ADMIN, value_name = "HOST:PORT")]
+    pub admin: String,
+}
+
+/// Form of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// A table for people.
+    Table,
+    /// A table with more columns.
+    Wide,
+    /// The API's JSON.
+    Json,
+    /// The same as YAML.
+    Yaml,
+    /// Names only, one a line.
+    Name,
+}
+
+/// `sluice get`.
+#[derive(Clone, Debug, Args)]
+#[command(before_help = "\
+Examples:
+  sluice get models                     all models
+  sluice get models gemma -o json       one model, for a script
+  sluice get replicas --model gemma     where its replicas are in their lives")]
+pub struct GetArgs {
+    /// What to list.
+    #[command(subcommand)]
+    pub what: Get,
+}
+
+/// What `sluice get` lists.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Get {
+    /// Models: state, replicas, load and the reason of the last decision.
+    #[command(
+        visible_alias = "model",
+        before_help = "\
+Examples:
+  sluice get models                     all models
+  sluice get models -w                  and every change from now on
+  sluice get models gemma -o json       one model, for a script
+  sluice get models -o name             names only"
+    )]
+    Models(GetModels),
+    /// Replicas: phase, age, address and load.
+    #[command(
+        visible_alias = "replica",
+        before_help = "\
+Examples:
+  sluice get replicas                   all replicas
+  sluice get replicas --model gemma     those of one model
+  sluice get replicas r3 -o yaml        one replica, whole"
+    )]
+    Replicas(GetReplicas),
+}
+
+/// `sluice get models`.
+#[derive(Clone, Debug, Args)]
+pub struct GetModels {
+    /// Only this model.
+    #[arg(value_name = "MODEL")]
+    pub name: Option<String>,
+    /// How to print.
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+/// `sluice get replicas`.
+#[derive(Clone, Debug, Args)]
+pub struct GetReplicas {
+    /// Only this replica.
+    #[arg(value_name = "REPLICA")]
+    pub name: Option<String>,
+    /// Only replicas of this model.
+    #[arg(long, value_name = "MODEL", conflicts_with = "name")]
+    pub model: Option<String>,
+    /// How to print.
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+/// What all lists have.
+#[derive(Clone, Debug, Args)]
+pub struct ListArgs {
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+    /// Stay and print what changes.
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Where the running Sluice is.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// `sluice wake`.
+#[derive(Clone, Debug, Args)]
+#[command(before_help = "\
+Examples:
+  sluice wake gemma                     give the order and return
+  sluice wake gemma --wait              return when the first replica takes requests
+  sluice wake gemma --wait --timeout 90s")]
+pub struct WakeArgs {
+    /// The model.
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// Waiting.
+    #[command(flatten)]
+    pub wait: WaitArgs,
+    /// Where the running Sluice is.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// `sluice sleep`.
+#[derive(Clone, Debug, Args)]
+#[command(before_help = "\
+Examples:
+  sluice sleep gemma                    give the order and return
+  sluice sleep gemma --wait             return when its last replica is gone")]
+pub struct SleepArgs {
+    /// The model.
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// Waiting.
+    #[command(flatten)]
+    pub wait: WaitArgs,
+    /// Where the running Sluice is.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// Waiting for an order's end.
+#[derive(Clone, Debug, Args)]
+pub struct WaitArgs {
+    /// Return only when it is done.
+    #[arg(long)]
+    pub wait: bool,
+    /// Longest wait; exit code 6 after it.
+    #[arg(long, default_value = "5m", value_parser = duration, value_name = "TIME", requires = "wait")]
+    pub timeout: Duration,
+}
+
+/// `sluice logs`.
+#[derive(Clone, Debug, Args)]
+#[command(before_help = "\
+Examples:
+  sluice logs gemma                     the last 100 lines
+  sluice logs gemma -f                  and every line from now on
+  sluice logs gemma --tail 0 -f         only what comes")]
+pub struct LogsArgs {
+    /// The model.
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// Stay and print what comes.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Lines of the past, at most 10000.
+    #[arg(long, default_value_t = 100, value_name = "LINES", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub tail: u32,
+    /// Write the time before each line.
+    #[arg(long)]
+    pub timestamps: bool,
+    /// Where the running Sluice is.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// `sluice version`.
+#[derive(Clone, Debug, Args)]
+#[command(before_help = "\
+Examples:
+  sluice version
+  sluice version --json                 for a script")]
+pub struct VersionArgs {
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `90s`, `5m`, `250ms`, `1h30m`; a bare number is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    const MISTAKE: &str = "expected a time such as 90s, 5m or 1h30m";
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(digits);
+        let number: u64 = number.parse().map_err(|_| MISTAKE)?;
+        let letters = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let millis = match unit {
+            "ms" => 1,
+            "" | "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(MISTAKE.to_owned()),
+        };
+        let part = number.checked_mul(millis).ok_or(MISTAKE)?;
+        total = total.checked_add(Duration::from_millis(part)).ok_or(MISTAKE)?;
+        rest = tail;
+    }
+    if text.is_empty() { Err(MISTAKE.to_owned()) } else { Ok(total) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("90s").unwrap(), Duration::from_secs(90));
+        assert_eq!(duration("1h30m").unwrap(), Duration::from_secs(5400));
+        assert_eq!(duration("250ms").unwrap(), Duration::from_millis(250));
+        assert_eq!(duration("7").unwrap(), Duration::from_secs(7));
+        for wrong in ["", "s", "5x", "-1s", "99999999999999999999h", "18446744073709551615h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}
