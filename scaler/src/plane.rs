@@ -96,6 +96,11 @@ impl Handle {
         self.status.load_full()
     }
 
+    /// Replaces what [`Handle::status`] returns; for the driver, or a test in its place.
+    pub fn set_status(&self, status: FleetStatus) {
+        self.status.store(Arc::new(status));
+    }
+
     /// Gives an order and waits until the core has taken it.
     pub async fn command(&self, command: Command) -> Result<(), CommandError> {
         let (answer, taken) = oneshot::channel();

@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn dates_are_utc_with_the_fraction_kept() {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
-        assert_eq!(rfc3339(1_936_148_889_120), "2031-05-10T00:08:09.12Z");
+        assert_eq!(rfc3339(1_936_148_889_120), "2031-05-10T03:08:09.12Z");
         assert_eq!(rfc3339(u64::MAX), "1970-01-01T00:00:00Z");
     }
 

@@ -17,6 +17,8 @@ pub mod state;
 
 #[cfg(test)]
 pub(crate) mod fakes;
+#[cfg(test)]
+mod tests;
 
 pub use readiness::Readiness;
 pub use server::{Admin, AdminError};

@@ -5,13 +5,27 @@
 //! through its admin listener like anybody else.
 
 pub mod args;
+mod client;
+mod console;
 pub mod exit;
+mod get;
+mod logs;
+mod order;
+mod table;
+mod version;
 
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use tokio::signal::unix::{SignalKind, signal};
 
 pub use args::{Cli, Command, RunArgs};
+use console::Console;
 pub use exit::{Exit, Failure};
 
 /// Parses the process's arguments and carries them out.
@@ -25,14 +39,49 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Carries out a parsed command line.
+/// Carries out a parsed command line with the process's own streams.
 pub fn dispatch(cli: Cli) -> Exit {
-    match cli.command {
-        None => {
-            let _ = Cli::command().print_help();
-            Exit::Ok
+    let colour = console::colour(cli.color);
+    let mut console = Console { out: &mut io::stdout(), err: &mut io::stderr(), colour };
+    execute(cli, &mut console)
+}
+
+/// Carries out a parsed command line.
+fn execute(cli: Cli, console: &mut Console<'_>) -> Exit {
+    let result = match cli.command {
+        None => console.print(&Cli::command().render_help().to_string()),
+        Some(Command::Run(args)) => return crate::run::run(args),
+        Some(Command::Check(_) | Command::DemoEngine(_)) => {
+            Err(Failure::new(Exit::Failed, "this build has no such command"))
         }
-        Some(Command::Run(args)) => crate::run::run(args),
-        Some(_) => Exit::Failed,
+        Some(Command::Version(args)) => version::version(&args, console),
+        Some(Command::Get(args)) => block_on(get::get(args.what, console)),
+        Some(Command::Wake(args)) => block_on(order::wake(args, console)),
+        Some(Command::Sleep(args)) => block_on(order::sleep(args, console)),
+        Some(Command::Logs(args)) => block_on(logs::logs(args, console)),
+    };
+    match result {
+        Ok(()) => Exit::Ok,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                console.say(&format!("error: {}", failure.message));
+            }
+            failure.exit
+        }
     }
+}
+
+/// Runs a command that asks a running Sluice, until it ends or a signal ends it.
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let cannot = |error: io::Error| Failure::new(Exit::Failed, format!("cannot start: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+        tokio::select! {
+            result = work => result,
+            _ = interrupt.recv() => Err(Failure::new(Exit::Interrupted, "")),
+            _ = terminate.recv() => Err(Failure::new(Exit::Terminated, "")),
+        }
+    })
 }

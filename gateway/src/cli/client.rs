@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Asks a running Sluice through its admin listener.
+//!
+//! Owns what each failed answer means for the exit code. Must not know what the answers are for.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::de::DeserializeOwned;
+
+use super::exit::{Exit, Failure};
+use crate::admin::problem::{self, BASE, Problem};
+
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// Longest wait for an answer's head, and for the rest of an answer that has an end.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A client of one admin listener.
+pub struct Client {
+    http: legacy::Client<HttpConnector, Empty<Bytes>>,
+    authority: String,
+}
+
+impl Client {
+    /// A client for `host`, `host:port` or `http://host:port`; the port is 8081 unless named. Connects later.
+    pub fn new(address: &str) -> Result<Client, Failure> {
+        let authority = authority(address).ok_or_else(|| {
+            let message = format!("{address:?} is not an admin address; expected one such as 127.0.0.1:8081");
+            Failure::new(Exit::Usage, message)
+        })?;
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT));
+        connector.set_nodelay(true);
+        let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
+        Ok(Client { http, authority })
+    }
+
+    /// A document.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.document(Method::GET, path).await
+    }
+
+    /// Gives an order; the answer is a document.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.document(Method::POST, path).await
+    }
+
+    /// An answer without an end.
+    pub async fn stream(&self, path: &str) -> Result<Incoming, Failure> {
+        Ok(self.send(Method::GET, path).await?.into_body())
+    }
+
+    /// An answer broke off.
+    pub fn broken(&self, error: impl std::fmt::Display) -> Failure {
+        Failure::new(
+            Exit::Unreachable,
+            format!("the connection to sluice at {} broke: {error}", self.authority),
+        )
+    }
+
+    async fn document<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T, Failure> {
+        let response = self.send(method, path).await?;
+        let body = self.body(response).await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| self.stranger(&format!("answer not understood: {error}")))
+    }
+
+    async fn send(&self, method: Method, path: &str) -> Result<Response<Incoming>, Failure> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.authority))
+            .header(header::ACCEPT, "application/json")
+            .body(Empty::new())
+            .map_err(|error| Failure::new(Exit::Usage, format!("{path:?} cannot be asked for: {error}")))?;
+        let response = match tokio::time::timeout(ANSWER, self.http.request(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.unreachable(&root_cause(&error))),
+            Err(_) => return Err(self.unreachable(&format!("no answer within {} s", ANSWER.as_secs()))),
+        };
+        if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
+    }
+
+    async fn body(&self, response: Response<Incoming>) -> Result<Bytes, Failure> {
+        match tokio::time::timeout(ANSWER, response.into_body().collect()).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) => Err(self.broken(error)),
+            Err(_) => Err(self.broken("the answer stopped coming")),
+        }
+    }
+
+    async fn refused(&self, response: Response<Incoming>) -> Failure {
+        let status = response.status();
+        let content_type = response.headers().get(header::CONTENT_TYPE);
+        let is_problem =
+            content_type.is_some_and(|value| value.as_bytes() == problem::CONTENT_TYPE.as_bytes());
+        let body = if is_problem { self.body(response).await.unwrap_or_default() } else { Bytes::new() };
+        let Ok(problem) = serde_json::from_slice::<Problem>(&body) else {
+            return self.stranger(&format!("answer {status}"));
+        };
+        let exit = match (status, problem.kind.strip_prefix(BASE)) {
+            (_, Some("unknown-model" | "unknown-replica")) => Exit::NotFound,
+            (StatusCode::CONFLICT, _) => Exit::Conflict,
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => Exit::Unauthorised,
+            _ => Exit::Failed,
+        };
+        Failure::new(exit, problem.detail)
+    }
+
+    fn unreachable(&self, cause: &str) -> Failure {
+        let message = format!(
+            "cannot connect to sluice at {}: {cause}\n\
+             is sluice running? start it with `sluice run`, or name its admin address with --admin or SLUICE_ADMIN",
+            self.authority
+        );
+        Failure::new(Exit::Unreachable, message)
+    }
+
+    fn stranger(&self, what: &str) -> Failure {
+        let message = format!(
+            "{what} from {}, which does not look like sluice's admin listener\n\
+             check --admin or SLUICE_ADMIN: it is the `admin` address of the configuration, not `listen`",
+            self.authority
+        );
+        Failure::new(Exit::Failed, message)
+    }
+}
+
+/// `host:port` of an address as people write it.
+fn authority(address: &str) -> Option<String> {
+    let bare = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
+    let uri: Uri = format!("http://{bare}/").parse().ok()?;
+    let host = uri.host().filter(|host| !host.is_empty())?;
+    let is_plain = uri.path() == "/" && uri.query().is_none() && !bare.contains('@');
+    is_plain.then(|| format!("{host}:{}", uri.port_u16().unwrap_or(8081)))
+}
+
+/// The innermost cause: `Connection refused` rather than `client error (Connect)`.
+fn root_cause(error: &legacy::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_lack_the_port() {
+        let same = |address: &str| authority(address);
+        assert_eq!(same("127.0.0.1:9").as_deref(), Some("127.0.0.1:9"));
+        assert_eq!(same("http://localhost:9/").as_deref(), Some("localhost:9"));
+        assert_eq!(same("sluice.example").as_deref(), Some("sluice.example:8081"));
+        assert_eq!(same("[::1]:9").as_deref(), Some("[::1]:9"));
+        for wrong in ["", ":9", "https://a:1", "a b", "host/path", "user@host:1", "host:port"] {
+            assert_eq!(same(wrong), None, "{wrong}");
+        }
+    }
+}
