@@ -350,7 +350,9 @@ fn it_stops_with_followers_connected_and_frees_its_port() {
     use std::io::{Read, Write};
     let fake = Fake::new(vec![warm("m")], vec![]);
     *fake.logs.lines.lock().unwrap() = vec![line("one")];
-    let admin = Admin::start_with(LOOPBACK, false, fake.state()).unwrap();
+    // An address of its own, so that no other test takes the port once it is free.
+    let own = SocketAddr::from(([127, 0, 0, 77], 0));
+    let admin = Admin::start_with(own, false, fake.state()).unwrap();
     let address = admin.address();
     let mut follower = std::net::TcpStream::connect(address).unwrap();
     follower.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

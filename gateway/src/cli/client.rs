@@ -138,8 +138,12 @@ fn authority(address: &str) -> Option<String> {
     let bare = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
     let uri: Uri = format!("http://{bare}/").parse().ok()?;
     let host = uri.host().filter(|host| !host.is_empty())?;
-    let is_plain = uri.path() == "/" && uri.query().is_none() && !bare.contains('@');
-    is_plain.then(|| format!("{host}:{}", uri.port_u16().unwrap_or(8081)))
+    let port = match uri.authority()?.as_str().strip_prefix(host)? {
+        "" => 8081,
+        port => port.strip_prefix(':')?.parse::<u16>().ok()?,
+    };
+    let is_plain = uri.path() == "/" && uri.query().is_none();
+    is_plain.then(|| format!("{host}:{port}"))
 }
 
 /// The innermost cause: `Connection refused` rather than `client error (Connect)`.
