@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line as types. Every help begins with examples.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,7 +57,11 @@ pub enum Command {
     /// Show what a model's replicas print.
     Logs(LogsArgs),
     /// Serve made-up answers on a port, to try things without a model.
-    DemoEngine(DemoEngineArgs),
+    #[command(before_help = "\
+Examples:
+  sluice demo-engine --port 9000        an engine with the model `demo`, ready after 2 s
+  sluice demo-engine --port 9000 --load-time 20s --token-rate 5")]
+    DemoEngine(crate::demo_engine::DemoEngineArgs),
     /// Print the version.
     Version(VersionArgs),
 }
@@ -86,17 +89,6 @@ pub struct CheckArgs {
     /// Configuration files.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-}
-
-/// `sluice demo-engine`; its arguments belong to the engine.
-#[derive(Clone, Debug, Args)]
-#[command(before_help = "\
-Examples:
-  sluice demo-engine --port 9000")]
-pub struct DemoEngineArgs {
-    /// Arguments of the engine.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub rest: Vec<OsString>,
 }
 
 /// Where the running Sluice is.

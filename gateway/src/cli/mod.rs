@@ -31,7 +31,7 @@ pub use exit::{Exit, Failure};
 /// Parses the process's arguments and carries them out.
 pub fn main() -> ExitCode {
     match Cli::try_parse() {
-        Ok(cli) => dispatch(cli).into(),
+        Ok(cli) => dispatch(cli),
         Err(error) => {
             let _ = error.print();
             u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
@@ -40,18 +40,22 @@ pub fn main() -> ExitCode {
 }
 
 /// Carries out a parsed command line with the process's own streams.
-pub fn dispatch(cli: Cli) -> Exit {
+pub fn dispatch(cli: Cli) -> ExitCode {
+    match cli.command {
+        Some(Command::Run(args)) => return crate::run::run(args).into(),
+        Some(Command::DemoEngine(args)) => return crate::demo_engine::run(args),
+        _ => {}
+    }
     let colour = console::colour(cli.color);
     let mut console = Console { out: &mut io::stdout(), err: &mut io::stderr(), colour };
-    execute(cli, &mut console)
+    execute(cli, &mut console).into()
 }
 
-/// Carries out a parsed command line.
+/// Carries out a command that prints and ends.
 fn execute(cli: Cli, console: &mut Console<'_>) -> Exit {
     let result = match cli.command {
         None => console.print(&Cli::command().render_help().to_string()),
-        Some(Command::Run(args)) => return crate::run::run(args),
-        Some(Command::Check(_) | Command::DemoEngine(_)) => {
+        Some(Command::Run(_) | Command::DemoEngine(_) | Command::Check(_)) => {
             Err(Failure::new(Exit::Failed, "this build has no such command"))
         }
         Some(Command::Version(args)) => version::version(&args, console),
