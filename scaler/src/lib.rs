@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Control plane of Sluice: drives the pure core with a real clock and carries out what it decides.
 
+pub mod backend;
 pub mod clock;
+mod fixed;
 pub mod launch;
+pub mod logs;
 pub mod plane;
+mod probe;
+pub mod process;
+mod text;
 
+pub use backend::{Backend, BackendError, BackendEvent, LocalBackend, LocalOptions};
 pub use launch::Launch;
+pub use logs::{LogBook, LogLine};
 pub use plane::{Command, CommandError, Handle, Input, Plan, Plane};
