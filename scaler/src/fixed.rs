@@ -24,6 +24,7 @@ pub(crate) async fn attend(
     };
     let target = Target::Remote(Remote::new(origin.clone(), tls));
     let mut watcher = Watcher::new(target, launch.probe.clone());
+    let mut told = String::new();
     loop {
         let change = tokio::select! {
             biased;
@@ -33,8 +34,12 @@ pub(crate) async fn attend(
         match change {
             Change::Ready(socket) => emit(ReplicaEvent::Ready(address(origin, socket))),
             Change::NotReady(why) => emit(ReplicaEvent::NotReady { why }),
-            // Its owner may give it the right key while we watch.
-            Change::Denied(_) => {}
+            // One that refuses the key is not given up: its owner may correct that while we watch.
+            Change::NotYet(why) | Change::Denied(why) if why != told => {
+                told.clone_from(&why);
+                emit(ReplicaEvent::NotReady { why });
+            }
+            Change::NotYet(_) | Change::Denied(_) => {}
         }
     }
     match watcher.last_failure() {

@@ -2,7 +2,9 @@
 //! Control plane of Sluice: drives the pure core with a real clock and carries out what it decides.
 
 pub mod backend;
+mod chronicle;
 pub mod clock;
+pub mod driver;
 mod fixed;
 pub mod launch;
 pub mod logs;
@@ -12,6 +14,7 @@ pub mod process;
 mod text;
 
 pub use backend::{Backend, BackendError, BackendEvent, LocalBackend, LocalOptions};
+pub use driver::Driver;
 pub use launch::Launch;
 pub use logs::{LogBook, LogLine};
 pub use plane::{Command, CommandError, Handle, Input, Plan, Plane};

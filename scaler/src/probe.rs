@@ -31,6 +31,9 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 const DENIALS: u32 = 5;
 const DENIED_FOR: Duration = Duration::from_secs(2);
 
+/// An unchanged reason for not being ready yet is told again after this long.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+
 /// What is read of an answer's body, so that the replica does not see its connection break.
 const BODY_BYTES: usize = 64 * 1024;
 const BODY_WAIT: Duration = Duration::from_millis(100);
@@ -90,10 +93,12 @@ impl From<hyper::Error> for Failure {
 /// What has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It takes requests at this address; for the first time, or again.
+    /// It takes requests at this address; for the first time, or again, or its name stands for another one now.
     Ready(SocketAddr),
     /// It took requests and does not any more.
     NotReady(String),
+    /// It has not been ready yet, for this reason. Told when the reason changes, and now and then.
+    NotYet(String),
     /// It has never been ready and keeps refusing the key.
     Denied(String),
 }
@@ -187,6 +192,7 @@ struct Count {
     denials: u32,
     denied_since: Option<Instant>,
     last_failure: Option<Failure>,
+    told_at: Option<Instant>,
 }
 
 impl Count {
@@ -203,13 +209,8 @@ impl Count {
         if self.ready == Some(address) || self.successes < probe.successes {
             return None;
         }
-        let moved = self.ready.replace(address).is_some();
+        self.ready = Some(address);
         self.ever_ready = true;
-        if moved {
-            // The address it was ready at is not among those of its name any more: leave it first.
-            self.ready = None;
-            return Some(Change::NotReady("its name now stands for another address".to_owned()));
-        }
         Some(Change::Ready(address))
     }
 
@@ -219,16 +220,24 @@ impl Count {
         self.denials = if failure.is_denial() { self.denials.saturating_add(1) } else { 0 };
         self.denied_since = (self.denials > 0).then(|| self.denied_since.unwrap_or(now));
         let why = failure.to_string();
+        let news = self.last_failure.as_ref() != Some(&failure);
         self.last_failure = Some(failure);
-        if self.ready.is_some() && self.failures >= probe.failures {
-            self.ready = None;
-            return Some(Change::NotReady(why));
+        if self.ready.is_some() {
+            let over = self.failures >= probe.failures;
+            return over.then(|| {
+                self.ready = None;
+                Change::NotReady(why)
+            });
         }
         let denied_for = self.denied_since.map(|since| now - since).unwrap_or_default();
         if !self.ever_ready && self.denials >= DENIALS && denied_for >= DENIED_FOR {
             return Some(Change::Denied(why));
         }
-        None
+        let again = self.told_at.is_none_or(|at| now - at >= TELL_AGAIN);
+        (!self.ever_ready && (news || again)).then(|| {
+            self.told_at = Some(now);
+            Change::NotYet(why)
+        })
     }
 
     fn pause(&self, probe: &Probe) -> Duration {

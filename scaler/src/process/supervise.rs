@@ -121,6 +121,7 @@ impl<'a> Replica<'a> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.number()));
         let mut watcher = Watcher::new(Target::Local(address), self.launch.probe.clone());
         let mut exit = self.exit.clone();
+        let mut told = String::new();
         let end = loop {
             let change = tokio::select! {
                 biased;
@@ -138,6 +139,13 @@ impl<'a> Replica<'a> {
                 Change::NotReady(why) => {
                     self.ready = false;
                     emit(ReplicaEvent::NotReady { why });
+                }
+                Change::NotYet(why) => {
+                    let why = with_last_words(why, &self.output.last_words());
+                    if why != told {
+                        told.clone_from(&why);
+                        emit(ReplicaEvent::NotReady { why });
+                    }
                 }
                 Change::Denied(why) => break End::Denied(why),
             }
@@ -237,7 +245,11 @@ fn cause(end: &End, ever_ready: bool, probe: Option<&Failure>, last_words: &str)
     if let (false, Some(probe)) = (ever_ready, telling) {
         cause = format!("{cause}; {probe}");
     }
-    if last_words.is_empty() { cause } else { format!("{cause}: {last_words}") }
+    with_last_words(cause, last_words)
+}
+
+fn with_last_words(what: String, last_words: &str) -> String {
+    if last_words.is_empty() { what } else { format!("{what}: {last_words}") }
 }
 
 async fn ended(exit: &mut watch::Receiver<Option<Exit>>) -> Exit {

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The live loop: real time and real events into the core, its routes and actions out.
+//!
+//! Owns the order of things: new routes are in force before anything is stopped, and orders are carried out before
+//! anybody is told of them. Decides nothing. Runs on a thread of its own and waits for nobody, so that a first request
+//! is acted on at once; what one wake-up does is bounded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use sluice_core::{Action, Core, Demand, Event, FleetStatus, ModelName, Routes, Source};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::backend::{Backend, BackendEvent};
+use crate::chronicle::Chronicle;
+use crate::clock;
+use crate::plane::{Command, CommandError, Handle, Input, Plan, Plane};
+
+/// Load of all models is looked at this often.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Messages of each channel taken in one wake-up.
+const BATCH: usize = 256;
+
+type Answer = (oneshot::Sender<Result<(), CommandError>>, Result<(), CommandError>);
+
+/// Drives one core, one backend and one gateway.
+pub struct Driver<B: Backend> {
+    core: Core,
+    backend: B,
+    events: mpsc::UnboundedReceiver<BackendEvent>,
+    plane: Arc<dyn Plane>,
+    inputs: mpsc::UnboundedReceiver<Input>,
+    inputs_closed: bool,
+    status: Arc<ArcSwap<FleetStatus>>,
+    routes: Arc<Routes>,
+    sources: BTreeMap<ModelName, Source>,
+    /// What the core was last told of each model.
+    fed: BTreeMap<ModelName, Demand>,
+    tick_at: Instant,
+    chronicle: Chronicle,
+    /// Whoever waits for the end.
+    ending: Vec<oneshot::Sender<()>>,
+    batch: Batch,
+}
+
+/// What one wake-up collects.
+#[derive(Default)]
+struct Batch {
+    actions: Vec<Action>,
+    poked: BTreeSet<ModelName>,
+    demands: Vec<Demand>,
+    answers: Vec<Answer>,
+}
+
+enum Woken {
+    Input(Option<Input>),
+    Event(BackendEvent),
+    Time,
+}
+
+impl<B: Backend> Driver<B> {
+    /// A driver that has not begun. `inputs` came with `handle`.
+    pub fn new(
+        mut backend: B,
+        plane: Arc<dyn Plane>,
+        inputs: mpsc::UnboundedReceiver<Input>,
+        handle: &Handle,
+    ) -> Self {
+        let core = Core::new();
+        Driver {
+            events: backend.events(),
+            backend,
+            plane,
+            inputs,
+            inputs_closed: false,
+            status: handle.status.clone(),
+            routes: core.routes(),
+            core,
+            sources: BTreeMap::new(),
+            fed: BTreeMap::new(),
+            tick_at: Instant::now(),
+            chronicle: Chronicle::default(),
+            ending: Vec::new(),
+            batch: Batch::default(),
+        }
+    }
+
+    /// Runs on a new thread until the end. If it panics, the backend goes with it and ends what it has started.
+    pub fn spawn(self) -> std::io::Result<std::thread::JoinHandle<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        std::thread::Builder::new()
+            .name("sluice-scaler".to_owned())
+            .spawn(move || runtime.block_on(self.run()))
+    }
+
+    /// Runs until a shutdown is complete. Every `Handle` gone is a shutdown too.
+    pub async fn run(mut self) {
+        loop {
+            match self.wait().await {
+                Woken::Input(Some(input)) => self.take(input),
+                Woken::Input(None) => {
+                    self.inputs_closed = true;
+                    self.feed(Event::Shutdown);
+                }
+                Woken::Event(event) => self.see(event),
+                Woken::Time => {}
+            }
+            self.take_waiting();
+            self.look_at_demand();
+            self.carry_out();
+            if self.core.is_empty() {
+                for end in self.ending {
+                    // Whoever waited may have left.
+                    let _ = end.send(());
+                }
+                return;
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let deadline = self.core.next_deadline().map(|at| Instant::now() + at.since(clock::now()).into());
+        let due = deadline.map_or(self.tick_at, |deadline| deadline.min(self.tick_at));
+        tokio::select! {
+            biased;
+            input = self.inputs.recv(), if !self.inputs_closed => Woken::Input(input),
+            Some(event) = self.events.recv() => Woken::Event(event),
+            () = tokio::time::sleep_until(due) => Woken::Time,
+        }
+    }
+
+    /// Takes what else has come in, so that it costs one look and one publication.
+    fn take_waiting(&mut self) {
+        for _ in 0..BATCH {
+            let Ok(event) = self.events.try_recv() else { break };
+            self.see(event);
+        }
+        for _ in 0..BATCH {
+            let Ok(input) = self.inputs.try_recv() else { break };
+            self.take(input);
+        }
+    }
+
+    fn see(&mut self, (replica, event): BackendEvent) {
+        self.chronicle.seen(replica, &event, clock::now());
+        self.feed(Event::Replica(replica, event));
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Poke(model) => {
+                self.batch.poked.insert(model);
+            }
+            Input::Drained(replica) => self.feed(Event::Drained(replica)),
+            Input::Configure(plan) => self.configure(plan),
+            Input::Command(command, answer) => {
+                let taken = self.command(command);
+                self.batch.answers.push((answer, taken));
+            }
+            Input::DumpJournal(answer) => drop(answer.send(Vec::new())),
+            Input::Shutdown(answer) => {
+                self.ending.push(answer);
+                self.feed(Event::Shutdown);
+            }
+        }
+    }
+
+    fn configure(&mut self, plan: Plan) {
+        self.sources = plan.fleet.models.iter().map(|(model, spec)| (model.clone(), spec.source)).collect();
+        self.fed.retain(|model, _| self.sources.contains_key(model));
+        // The core may order a start in the very next step.
+        self.backend.configure(&plan.launches);
+        self.feed(Event::Configure(plan.fleet));
+        // A model's load is unknown until it is looked at.
+        self.tick_at = Instant::now();
+    }
+
+    fn command(&mut self, command: Command) -> Result<(), CommandError> {
+        let (Command::Wake(model) | Command::Sleep(model)) = &command;
+        match self.sources.get(model) {
+            None => return Err(CommandError::UnknownModel(model.clone())),
+            Some(Source::Fixed(_)) => return Err(CommandError::FixedModel(model.clone())),
+            Some(Source::Launched) => {}
+        }
+        self.feed(match command {
+            Command::Wake(model) => Event::Wake(model),
+            Command::Sleep(model) => Event::Sleep(model),
+        });
+        Ok(())
+    }
+
+    /// Tells the core the load of poked models, or of all if time is up.
+    fn look_at_demand(&mut self) {
+        let poked = std::mem::take(&mut self.batch.poked);
+        let mut demands = std::mem::take(&mut self.batch.demands);
+        let deadline_passed = self.core.next_deadline().is_some_and(|at| at <= clock::now());
+        let time_is_up = deadline_passed || Instant::now() >= self.tick_at;
+        if time_is_up {
+            self.plane.demand(None, &mut demands);
+        } else if !poked.is_empty() {
+            let poked: Vec<ModelName> = poked.into_iter().collect();
+            self.plane.demand(Some(&poked), &mut demands);
+        }
+        for demand in demands.drain(..) {
+            if self.fed.get(&demand.model) != Some(&demand) {
+                self.fed.insert(demand.model.clone(), demand.clone());
+                self.feed(Event::Demand(demand));
+            }
+        }
+        self.batch.demands = demands;
+        if time_is_up {
+            self.feed(Event::Tick);
+            self.tick_at = Instant::now() + TICK;
+            self.publish_status();
+        }
+    }
+
+    fn feed(&mut self, event: Event) {
+        self.core.step(clock::now(), &event, &mut self.batch.actions);
+    }
+
+    /// Puts new routes in force, then does what was decided, then tells.
+    fn carry_out(&mut self) {
+        let routes = self.core.routes();
+        let rerouted = routes.version != self.routes.version;
+        if rerouted {
+            self.plane.publish(&routes);
+            self.routes = routes;
+        }
+        let mut actions = std::mem::take(&mut self.batch.actions);
+        if rerouted || !actions.is_empty() || !self.batch.answers.is_empty() {
+            actions.iter().for_each(|action| self.act(action));
+            actions.clear();
+            self.publish_status();
+        }
+        self.batch.actions = actions;
+        for (answer, taken) in self.batch.answers.drain(..) {
+            // Whoever asked may have left.
+            let _ = answer.send(taken);
+        }
+    }
+
+    fn act(&mut self, action: &Action) {
+        self.chronicle.ordered(action, clock::now());
+        match action {
+            Action::Start { replica, model, ordinal } => self.backend.start(*replica, model, *ordinal),
+            Action::Cut { replica } => self.plane.cut(*replica),
+            Action::Stop { replica, .. } => self.backend.stop(*replica),
+        }
+    }
+
+    fn publish_status(&self) {
+        self.status.store(Arc::new(self.core.status(clock::now())));
+    }
+}
+
+#[cfg(test)]
+mod tests;
