@@ -1,6 +1,6 @@
 # The one entry point for people; each target is one line that calls cargo or a script.
 .DEFAULT_GOAL := help
-.PHONY: help run run-llama test lint fuzz deny audit
+.PHONY: help run run-llama test lint fuzz deny audit bench
 
 help:       ## Say what there is.
 	@sed -n 's/^\([a-z-]*\): *## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -25,3 +25,6 @@ deny:       ## Check licences, sources and banned crates of all dependencies.
 
 audit:      ## Check dependencies for known faults (fetches the RustSec database).
 	@cargo deny check --hide-inclusion-graph advisories
+
+bench:      ## Compare CPU per request with nginx, on a release build.
+	@cargo build --release --package sluice-gateway --bin sluice && loadtests/compare.py "$${CARGO_TARGET_DIR:-target}/release/sluice"
