@@ -7,8 +7,11 @@
 use serde::{Deserialize, Serialize};
 use sluice_core::{FleetStatus, ModelStatus, Phase, ReplicaStatus};
 
+use sluice_scaler::LogLine;
+use sluice_scaler::logs::Stream;
+
 use super::clock::{Moment, rfc3339};
-use super::state::{ConfigReport, LoadView, LogLine, ModelLoad};
+use super::state::{ConfigReport, LoadView, ModelLoad};
 
 /// A list of documents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -214,12 +217,19 @@ pub fn config(report: ConfigReport) -> Config {
     }
 }
 
+fn stream_name(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+    }
+}
+
 /// A replica's line.
 pub fn line(line: &LogLine) -> Line {
     Line {
         at: rfc3339(line.at_unix_ms),
         replica: line.replica.to_string(),
-        stream: line.stream.to_owned(),
+        stream: stream_name(line.stream).to_owned(),
         text: line.text.to_string(),
     }
 }

@@ -10,10 +10,11 @@ use sluice_core::{
     Address, Fault, FleetStatus, Micros, ModelName, ModelState, ModelStatus, Phase, ReplicaId, ReplicaStatus,
     WakeEstimate,
 };
-use sluice_scaler::{Command, CommandError, Handle, Input};
+use sluice_scaler::logs::Stream;
+use sluice_scaler::{Command, CommandError, Handle, Input, LogLine};
 use tokio::sync::broadcast;
 
-use super::{AdminState, ConfigInfo, ConfigReport, LoadView, LogLine, LogSource, ModelLoad, Readiness};
+use super::{AdminState, ConfigInfo, ConfigReport, LoadView, LogSource, ModelLoad, Readiness};
 
 /// A model that sleeps, has been measured and has no replica.
 pub(crate) fn cold(name: &str) -> ModelStatus {
@@ -146,7 +147,7 @@ pub(crate) struct FakeLogs {
 
 /// A line of `r7` at 1970-01-01T00:00:01Z.
 pub(crate) fn line(text: &str) -> LogLine {
-    LogLine { at_unix_ms: 1_000, replica: ReplicaId(7), stream: "stderr", text: text.into() }
+    LogLine { at_unix_ms: 1_000, replica: ReplicaId(7), stream: Stream::Stderr, text: text.into() }
 }
 
 impl LogSource for FakeLogs {

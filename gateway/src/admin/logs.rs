@@ -12,12 +12,12 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::Frame;
 use serde::Deserialize;
+use sluice_scaler::LogLine;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc};
 
 use super::api::{self, Line};
 use super::clock::{rfc3339, unix_ms};
-use super::state::LogLine;
 
 /// Most lines that one answer gives of the past.
 pub(super) const TAIL_LIMIT: usize = 10_000;

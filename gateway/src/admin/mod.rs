@@ -22,4 +22,4 @@ mod tests;
 
 pub use readiness::Readiness;
 pub use server::{Admin, AdminError};
-pub use state::{AdminState, ConfigInfo, ConfigReport, LoadView, LogLine, LogSource, ModelLoad};
+pub use state::{AdminState, ConfigInfo, ConfigReport, LoadView, LogSource, ModelLoad};

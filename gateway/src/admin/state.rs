@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_core::{Micros, ModelName, ReplicaId};
-use sluice_scaler::Handle;
+use sluice_scaler::{Handle, LogLine};
 use tokio::sync::broadcast;
 
 use super::readiness::Readiness;
@@ -52,19 +52,6 @@ pub trait LoadView: Send + Sync + 'static {
 pub trait LogSource: Send + Sync + 'static {
     /// The last `lines` lines of all replicas of the model, oldest first, and every line after them.
     fn tail(&self, model: &ModelName, lines: usize) -> (Vec<LogLine>, broadcast::Receiver<LogLine>);
-}
-
-/// One line that a replica printed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogLine {
-    /// When it was read, in milliseconds since the Unix epoch.
-    pub at_unix_ms: u64,
-    /// Who printed it.
-    pub replica: ReplicaId,
-    /// `stdout` or `stderr`.
-    pub stream: &'static str,
-    /// The line without its end.
-    pub text: Arc<str>,
 }
 
 /// The configuration in force and the fate of the last change to it.

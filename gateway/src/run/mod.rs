@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `sluice run`: all roles in one process, from the first line of the configuration to the last child's end.
+//!
+//! Owns the order of start and stop, and the signals. Every step is elsewhere.
+
+mod announce;
+mod files;
+mod reload;
+mod seams;
+mod stop;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_scaler::{Driver, Handle, Input, LocalBackend, LocalOptions, clock};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+
+use crate::admin::{Admin, AdminState, Readiness};
+use crate::cli::{Exit, RunArgs};
+use crate::config::{self, Loaded};
+use crate::exchange::transport;
+use crate::front::Front;
+use crate::gateway::Gateway;
+use crate::route::Table;
+use crate::telemetry::{Exporter, ProcessLoad};
+
+/// How often waiting requests are checked against their budgets.
+const SWEEP: Duration = Duration::from_millis(20);
+/// How often recorded samples are folded into histograms.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Why Sluice did not start.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    Front(#[from] crate::front::FrontError),
+    #[error(transparent)]
+    Admin(#[from] crate::admin::AdminError),
+    #[error(transparent)]
+    Backend(#[from] sluice_scaler::BackendError),
+    #[error("a thread or runtime could not be started: {0}")]
+    Threads(#[from] io::Error),
+}
+
+/// What runs, for as long as it runs.
+struct Running {
+    handle: Handle,
+    gateway: Arc<Gateway>,
+    readiness: Arc<Readiness>,
+    front: Front,
+    _admin: Admin,
+    reload: reload::Reload,
+}
+
+/// Serves until told to stop.
+pub fn run(args: RunArgs) -> Exit {
+    log_to_stderr();
+    let loaded = match config::load(&args.config) {
+        Ok(loaded) => loaded,
+        Err(report) => {
+            eprint!("{report}");
+            return Exit::InvalidConfig;
+        }
+    };
+    for note in &loaded.notes {
+        tracing::warn!(line = note.line, "config_note: {}", note.message);
+    }
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&StartError::Threads(error)),
+    };
+    let outcome = runtime.block_on(async {
+        let running = start(args, loaded)?;
+        Ok(serve(running).await)
+    });
+    match outcome {
+        Ok(exit) => exit,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &StartError) -> Exit {
+    tracing::error!(%error, "start_failed");
+    eprintln!("error: {error}");
+    Exit::Failed
+}
+
+/// Starts every part; what the next needs is there before it.
+fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
+    let open_files = files::raise_limit(&loaded.settings.limits);
+    let exporter = Exporter::install();
+    let settings = &loaded.settings;
+    let (handle, inputs) = Handle::new();
+    let table = Table::new(handle.clone());
+    table.configure(settings);
+    let gateway = Gateway::new(table.clone(), settings);
+
+    let options = LocalOptions { open_files, tls: transport::trusted_roots(), ..LocalOptions::default() };
+    let backend = LocalBackend::open(options)?;
+    let logs = backend.logs();
+    Driver::new(backend, table.clone(), inputs, &handle).spawn()?;
+    handle.send(Input::Configure(settings.plan.clone()));
+
+    let readiness = Arc::new(Readiness::new());
+    let reload = reload::Reload::new(args.config, &loaded);
+    let metrics = {
+        let gateway = gateway.clone();
+        move || {
+            exporter.render(
+                &gateway.table,
+                ProcessLoad { connections: gateway.connections.open(), body_memory: gateway.bodies.used() },
+            )
+        }
+    };
+    let admin = Admin::start(
+        settings.admin,
+        AdminState {
+            handle: handle.clone(),
+            readiness: readiness.clone(),
+            metrics: Arc::new(metrics),
+            logs: Arc::new(seams::Logs(logs)),
+            loaded: reload.report(),
+            model_load: Arc::new(seams::Loads(table)),
+        },
+    )?;
+    let front = Front::start(settings, gateway.clone())?;
+    readiness.ready();
+    announce::started(&loaded, &front, admin.address());
+    Ok(Running { handle, gateway, readiness, front, _admin: admin, reload })
+}
+
+/// Handles signals, reloads and periodic work until a signal ends it.
+async fn serve(mut running: Running) -> Exit {
+    let signals =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
+        return Exit::Failed;
+    };
+    let mut sweep = tokio::time::interval(SWEEP);
+    let mut upkeep = tokio::time::interval(UPKEEP);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => running.reload.now(&running.gateway, &running.handle),
+            _ = sweep.tick() => running.gateway.table.sweep(clock::now()),
+            _ = upkeep.tick() => Exporter::install().upkeep(),
+        }
+    }
+    tokio::select! {
+        exit = stop::stop(&mut running) => exit,
+        _ = terminate.recv() => stop::at_once(),
+        _ = interrupt.recv() => stop::at_once(),
+    }
+}
+
+fn log_to_stderr() {
+    use std::io::IsTerminal;
+    let filter = tracing_subscriber::EnvFilter::try_from_env("SLUICE_LOG");
+    let filter = filter.unwrap_or_else(|_| "info,pingora_core=warn".into());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if std::io::stderr().is_terminal() {
+        builder.init();
+    } else {
+        builder.json().flatten_event(true).init();
+    }
+}
