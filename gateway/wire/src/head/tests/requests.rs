@@ -380,7 +380,7 @@ fn internal_fields_that_make_no_sense_are_refused_by_name() {
         ("x-sluice-model: a\r\nx-sluice-model: b", "model"),
         ("x-sluice-model: a\r\nx-gateway-model-name: b", "model"),
     ] {
-        let refused = read(get(&format!("{line}\r\n")).as_bytes()).err().expect(line);
+        let refused = read(get(&format!("{line}\r\n")).as_bytes()).expect_err(line);
         assert_eq!(refused.status, 400, "{line}");
         assert!(refused.reason.contains(names), "{line}: {refused}");
     }
