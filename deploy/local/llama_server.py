@@ -24,7 +24,7 @@ params.model.path, params.model_alias = model, {"gemma"}
 params.chat_template = "{{ messages | map(attribute='content') | join('\n') }}"  # a base model: it continues text
 params.hostnames, params.port, params.endpoint_metrics = ["127.0.0.1"], args.port, True
 params.n_parallel, params.n_ctx, params.cpuparams.n_threads = args.slots, 2048 * args.slots, os.cpu_count() or 1
-params.n_predict = 256  # where a request sets no max_tokens: a base model seldom comes to an end by itself
+params.n_predict = 64  # where a request sets no max_tokens: a base model seldom comes to an end by itself
 server = xllamacpp.Server(params)  # returns once the model is loaded; its threads serve from then on
 while True:
     signal.pause()
