@@ -12,6 +12,7 @@ pub mod front;
 pub mod gateway;
 pub mod http1;
 pub mod http2;
+pub mod logging;
 pub mod route;
 pub mod run;
 pub mod telemetry;

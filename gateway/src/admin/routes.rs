@@ -161,7 +161,7 @@ async fn order_model(State(shared): State<Shared>, uri: Uri) -> Answer<Response>
         Verb::Wake => Command::Wake(model),
         Verb::Sleep => Command::Sleep(model),
     };
-    tracing::info!(target: "sluice::admin", model = name, order = ?verb, "order");
+    tracing::info!(target: "sluice::admin", model = name, order = ?verb, "admin_order");
     shared.admin.handle.command(command).await.map_err(|error| match error {
         CommandError::UnknownModel(_) => no_model(&name),
         CommandError::FixedModel(_) => Problem::new(Kind::FixedModel, error.to_string()),

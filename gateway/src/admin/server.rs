@@ -21,6 +21,7 @@ use tower::ServiceExt;
 use super::guard::Reach;
 use super::routes;
 use super::state::AdminState;
+use crate::logging::Repeat;
 
 /// Connections at once; further ones wait to be accepted.
 const CONNECTIONS: usize = 256;
@@ -30,6 +31,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long answers in progress may take after [`Admin::stop`].
 const GRACE: Duration = Duration::from_secs(1);
+
+static ACCEPT_FAILED: Repeat = Repeat::every(Duration::from_secs(10));
 
 /// Set to `1` to let the listener be reached from other machines although it has no passwords.
 pub const INSECURE: &str = "SLUICE_ADMIN_INSECURE";
@@ -128,7 +131,7 @@ fn serve(runtime: Runtime, listener: std::net::TcpListener, router: Router, stop
     runtime.block_on(async {
         match TcpListener::from_std(listener) {
             Ok(listener) => accept(listener, router, stopping).await,
-            Err(error) => tracing::error!(target: "sluice::admin", %error, "admin listener lost"),
+            Err(error) => tracing::error!(target: "sluice::admin", %error, "admin_listener_lost"),
         }
     });
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -151,7 +154,9 @@ async fn accept(listener: TcpListener, router: Router, mut stopping: watch::Rece
                 });
             }
             Err(error) => {
-                tracing::warn!(target: "sluice::admin", %error, "admin connection not accepted");
+                if let Some(silenced) = ACCEPT_FAILED.due() {
+                    tracing::warn!(target: "sluice::admin", %error, silenced, "admin_accept_failed");
+                }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
