@@ -7,8 +7,6 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
-use crate::launch::{Launch, Secret};
-
 /// Stands in the place of a secret.
 const MASK: &str = "[secret]";
 
@@ -26,24 +24,14 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// Everything that `launch` holds as a secret: values of its environment and of its probe's header fields.
-    pub fn of(launch: &Launch) -> Self {
-        let (env, headers) = match launch {
-            Launch::Process(process) => (Some(&process.env), &process.probe.headers),
-            Launch::Fixed(fixed) => (None, &fixed.probe.headers),
-        };
-        let values = env.into_iter().flat_map(|env| env.values());
-        Self::new(values.chain(headers.iter().map(|(_, value)| value)))
-    }
-
     /// The given values, each of their lines, and the credentials after a scheme such as `Bearer`.
-    pub fn new<'a>(values: impl Iterator<Item = &'a Secret>) -> Self {
+    pub fn new(values: impl Iterator<Item = String>) -> Self {
         let mut secrets: Vec<String> = Vec::new();
-        for Secret(value) in values {
-            secrets.push(value.trim().to_owned());
+        for value in values {
             secrets.extend(value.lines().map(|line| line.trim().to_owned()));
             secrets
                 .extend(value.trim().split_once(' ').map(|(_, credentials)| credentials.trim().to_owned()));
+            secrets.push(value.trim().to_owned());
         }
         secrets.retain(|secret| secret.len() >= SHORTEST_SECRET);
         secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
@@ -186,8 +174,7 @@ mod tests {
     use super::*;
 
     fn redactor(values: &[&str]) -> Redactor {
-        let secrets: Vec<Secret> = values.iter().map(|v| Secret((*v).to_owned())).collect();
-        Redactor::new(secrets.iter())
+        Redactor::new(values.iter().map(|value| (*value).to_owned()))
     }
 
     #[test]

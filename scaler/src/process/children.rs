@@ -19,7 +19,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, getpgrp, getpid, kill_process_group,
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, getpid, kill_process_group,
     set_child_subreaper, waitid, waitpid,
 };
 use tokio::signal::unix::SignalKind;
@@ -271,10 +271,13 @@ fn reap(pid: i32) {
 fn reap_orphans() {
     let leaders = leaders();
     let own = getpid();
-    let own_group = getpgrp().as_raw_pid();
-    for process in table::all() {
+    let table = table::all();
+    // Not `getpgrp`: as process 1 of a namespace we may be in a group from outside, whose id reads as 0.
+    let own_group =
+        table.iter().find(|process| process.identity.pid == own.as_raw_pid()).map(|own| own.group);
+    for process in &table {
         let orphan = process.zombie && process.parent == own.as_raw_pid();
-        let adopted = process.group != own_group || own.is_init();
+        let adopted = Some(process.group) != own_group || own.is_init();
         if orphan && adopted && !leaders.live.contains_key(&process.identity.pid) {
             reap(process.identity.pid);
         }

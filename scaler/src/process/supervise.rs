@@ -110,7 +110,7 @@ impl<'a> Replica<'a> {
         record.leader = Some(identity);
         record.stop = stop_record(launch, &port, identity);
         write_down(nursery, &record);
-        let output = Output::new(order.replica, &order.model, &nursery.logs, Redactor::of(&order.launch));
+        let output = Output::new(order.replica, &order.model, &nursery.logs, redactor(launch, &port));
         let readers = output.read(stdout, stderr);
         let family = Family::new(identity, mark);
         let (ready, ever_ready) = (false, false);
@@ -284,15 +284,23 @@ pub(super) async fn run_to_end(program: Program, limit: Duration, output: Option
     }
 }
 
+/// What must not be shown: the environment's values as the child has them, and the probe's header fields.
+fn redactor(launch: &ProcessLaunch, port: &Port) -> Redactor {
+    let environment = launch.env.values().map(|value| fill(&value.0, port));
+    Redactor::new(environment.chain(launch.probe.headers.iter().map(|(_, value)| value.0.clone())))
+}
+
+fn fill(text: &str, port: &Port) -> String {
+    text.replace("${PORT}", &port.number().to_string())
+}
+
 fn program(nursery: &Nursery, launch: &ProcessLaunch, port: &Port, mark: &str) -> Program {
-    let port = port.number().to_string();
-    let filled = |text: &str| text.replace("${PORT}", &port);
     let mut environment: BTreeMap<String, String> =
-        launch.env.iter().map(|(key, value)| (key.clone(), filled(&value.0))).collect();
-    environment.entry("PORT".to_owned()).or_insert_with(|| port.clone());
+        launch.env.iter().map(|(key, value)| (key.clone(), fill(&value.0, port))).collect();
+    environment.entry("PORT".to_owned()).or_insert_with(|| port.number().to_string());
     environment.insert(MARK.to_owned(), mark.to_owned());
     Program {
-        arguments: launch.command.iter().map(|argument| filled(argument)).collect(),
+        arguments: launch.command.iter().map(|argument| fill(argument, port)).collect(),
         environment,
         directory: launch.working_directory.clone(),
         open_files: nursery.open_files,
@@ -300,8 +308,8 @@ fn program(nursery: &Nursery, launch: &ProcessLaunch, port: &Port, mark: &str) -
 }
 
 fn stop_record(launch: &ProcessLaunch, port: &Port, leader: Identity) -> Option<StopRecord> {
-    let (port, pid) = (port.number().to_string(), leader.pid.to_string());
-    let filled = |text: &String| text.replace("${PORT}", &port).replace("${PID}", &pid);
+    let pid = leader.pid.to_string();
+    let filled = |text: &String| fill(text, port).replace("${PID}", &pid);
     Some(StopRecord {
         arguments: launch.stop_command.as_ref()?.iter().map(filled).collect(),
         directory: launch.working_directory.clone(),
