@@ -10,9 +10,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use sluice_core::ReplicaId;
+use sluice_wire::target::{self, Family};
 
 use crate::admission::{Model, Permit};
 use crate::gateway::Gateway;
+use crate::logging::Wide;
 use crate::telemetry::Phase;
 
 /// How a request ended.
@@ -64,9 +66,9 @@ pub struct Record {
     /// Without its query.
     pub path: String,
     /// Where it came from.
-    pub client: SocketAddr,
-    /// `http/1.1` or `h2`.
-    pub protocol: &'static str,
+    pub from: Caller,
+    /// Whose API is spoken.
+    pub api: &'static str,
     /// Known once identified.
     pub model: Option<Arc<Model>>,
     /// Of the answer; 499 if the client left before one.
@@ -91,6 +93,15 @@ pub struct Record {
     pub bytes_out: u64,
 }
 
+/// The API family of a path, in words.
+fn api(target: &[u8]) -> &'static str {
+    match target::family(target) {
+        Family::OpenAi => "openai",
+        Family::Anthropic => "anthropic",
+        Family::Kserve => "kserve",
+    }
+}
+
 impl Record {
     /// A request whose head has just been read.
     pub fn new(
@@ -101,7 +112,6 @@ impl Record {
         request_id: String,
     ) -> Self {
         gateway.exchanges.fetch_add(1, SeqCst);
-        let Caller { client, protocol } = from;
         let path = target.split(|c| *c == b'?').next().unwrap_or_default();
         Record {
             gateway: gateway.clone(),
@@ -109,8 +119,8 @@ impl Record {
             request_id,
             method,
             path: String::from_utf8_lossy(path).into_owned(),
-            client,
-            protocol,
+            from,
+            api: api(target),
             model: None,
             status: 499,
             outcome: Outcome::ClientGone,
@@ -168,9 +178,38 @@ impl Record {
     }
 }
 
+impl Record {
+    fn log(&self) {
+        Wide {
+            request_id: &self.request_id,
+            model: self.model.as_ref().map(|model| model.name().as_str()),
+            method: self.method,
+            path: &self.path,
+            status: self.status,
+            api: self.api,
+            protocol: self.from.protocol,
+            duration: self.started.elapsed(),
+            queued: self.queued,
+            cold: self.cold,
+            first_byte: self.first_byte,
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            replica: self.replica,
+            attempts: self.attempts,
+            outcome: self.outcome.as_str(),
+            code: self.code,
+            client: self.from.client,
+        }
+        .emit();
+    }
+}
+
 impl Drop for Record {
     fn drop(&mut self) {
         self.count();
+        if Wide::wanted() {
+            self.log();
+        }
         self.gateway.exchanges.fetch_sub(1, SeqCst);
     }
 }

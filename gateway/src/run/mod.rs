@@ -23,6 +23,7 @@ use crate::config::{self, Loaded};
 use crate::exchange::transport;
 use crate::front::Front;
 use crate::gateway::Gateway;
+use crate::logging;
 use crate::route::Table;
 use crate::telemetry::{Exporter, ProcessLoad};
 
@@ -56,7 +57,13 @@ struct Running {
 
 /// Serves until told to stop.
 pub fn run(args: RunArgs) -> Exit {
-    log_to_stderr();
+    let _logging = match logging::init() {
+        Ok(logging) => logging,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return Exit::Usage;
+        }
+    };
     let loaded = match config::load(&args.config) {
         Ok(loaded) => loaded,
         Err(report) => {
@@ -64,8 +71,9 @@ pub fn run(args: RunArgs) -> Exit {
             return Exit::InvalidConfig;
         }
     };
-    for note in &loaded.notes {
-        tracing::warn!(line = note.line, "config_note: {}", note.message);
+    if !loaded.notes.is_empty() {
+        let notes = loaded.notes.len();
+        tracing::info!(notes, "config_notes: `sluice check` prints them");
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -154,17 +162,5 @@ async fn serve(mut running: Running) -> Exit {
         exit = stop::stop(&mut running) => exit,
         _ = terminate.recv() => stop::at_once(),
         _ = interrupt.recv() => stop::at_once(),
-    }
-}
-
-fn log_to_stderr() {
-    use std::io::IsTerminal;
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SLUICE_LOG");
-    let filter = filter.unwrap_or_else(|_| "info,pingora_core=warn".into());
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if std::io::stderr().is_terminal() {
-        builder.init();
-    } else {
-        builder.json().flatten_event(true).init();
     }
 }
