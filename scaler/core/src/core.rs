@@ -15,12 +15,14 @@ use crate::decide;
 use crate::event::Event;
 use crate::fill;
 use crate::ids::{ModelName, ReplicaId};
+use crate::ledger::Ledger;
 use crate::lifecycle::{self, Step};
 use crate::model::{Held, Model, Replica};
 use crate::report::{Demand, Routes};
+use crate::residency;
 use crate::routes;
 use crate::spec::FleetSpec;
-use crate::status::{FleetStatus, Phase};
+use crate::status::FleetStatus;
 use crate::units::{Bytes, Micros};
 use crate::want::wanted;
 
@@ -35,6 +37,15 @@ pub struct Core {
     next_replica: u64,
     /// Each model at most once, at its `due`.
     timers: BTreeSet<(Micros, ModelName)>,
+    pub(crate) ledger: Ledger,
+    /// Models that need starts for which there was no room at the last look.
+    pub(crate) short: BTreeSet<ModelName>,
+    /// Who goes for whom: (the waiting model, a model with evicted replicas).
+    pub(crate) evictions: BTreeSet<(ModelName, ModelName)>,
+    /// Models that stand in a waiting one's way.
+    pub(crate) contended: BTreeSet<ModelName>,
+    /// Something was freed, or the limits changed, since the last look at those short of room.
+    pub(crate) freed: bool,
     routes: Arc<Routes>,
 }
 
@@ -111,8 +122,10 @@ impl Core {
             Event::Replica(id, seen) => {
                 let Some(name) = self.owners.get(id).cloned() else { return };
                 let Some(model) = self.models.get_mut(&name) else { return };
-                if lifecycle::observe(model, *id, seen, self.now) {
+                if let Some(replica) = lifecycle::observe(model, *id, seen, self.now) {
                     self.owners.remove(id);
+                    self.ledger.strike(&name, &replica);
+                    self.freed = true;
                 }
                 touched.insert(name);
             }
@@ -134,16 +147,11 @@ impl Core {
     }
 
     /// Orders are for launched models that are configured.
-    fn order(
-        &mut self,
-        name: &ModelName,
-        touched: &mut BTreeSet<ModelName>,
-        carry_out: fn(&mut Model, Micros),
-    ) {
+    fn order(&mut self, name: &ModelName, touched: &mut BTreeSet<ModelName>, carry_out: fn(&mut Model)) {
         let Some(model) = self.models.get_mut(name).filter(|m| !m.removed && m.fixed().is_none()) else {
             return;
         };
-        carry_out(model, self.now);
+        carry_out(model);
         touched.insert(name.clone());
     }
 
@@ -176,36 +184,45 @@ impl Core {
             }
             touched.insert(name.clone());
         }
+        self.let_excess_go(touched);
     }
 
-    fn look_again(&mut self, touched: BTreeSet<ModelName>, actions: &mut Vec<Action>) {
+    fn look_again(&mut self, mut touched: BTreeSet<ModelName>, actions: &mut Vec<Action>) {
         for name in &touched {
             self.reconcile(name, actions);
-            let need = self.models.get(name).map_or(0, |model| model.need);
-            for _ in 0..need {
-                self.start_launched(name, actions);
-            }
         }
+        self.share_room(&mut touched, actions);
         self.publish(&touched);
         for name in &touched {
             self.finish(name);
         }
     }
 
-    fn reconcile(&mut self, name: &ModelName, actions: &mut Vec<Action>) {
+    /// One model's rules. Starts that need no room happen here, others are left in `short`.
+    pub(crate) fn reconcile(&mut self, name: &ModelName, actions: &mut Vec<Action>) {
         let Some(model) = self.models.get_mut(name) else { return };
         let mut step = Step { now: self.now, actions };
         lifecycle::expire(model, &mut step);
+        model.fulfil(self.now);
         decide::decide(model, self.now, self.shutting_down);
-        if model.fixed().is_none() {
-            return fill::launched(model, &mut step);
+        if model.fixed().is_some() {
+            for ordinal in fill::fixed(model, &mut step) {
+                self.start(name, ordinal, actions);
+            }
+            return self.enlist(name);
         }
-        for ordinal in fill::fixed(model, &mut step) {
-            self.start(name, ordinal, actions);
+        fill::launched(model, &mut step);
+        model.fulfil(self.now);
+        if !residency::needs_room(model, self.memory) {
+            let need = model.need;
+            for _ in 0..need {
+                self.start_launched(name, actions);
+            }
         }
+        self.enlist(name);
     }
 
-    fn start_launched(&mut self, name: &ModelName, actions: &mut Vec<Action>) {
+    pub(crate) fn start_launched(&mut self, name: &ModelName, actions: &mut Vec<Action>) {
         let Some(model) = self.models.get_mut(name) else { return };
         model.need = model.need.saturating_sub(1);
         let ordinal = model.free_ordinal();
@@ -216,7 +233,9 @@ impl Core {
         let Some(model) = self.models.get_mut(name) else { return };
         let id = ReplicaId(self.next_replica);
         self.next_replica += 1;
-        model.replicas.insert(id, Replica::new(&model.spec, ordinal, self.now));
+        let replica = Replica::new(&model.spec, ordinal, self.now);
+        self.ledger.enter(name, &replica);
+        model.replicas.insert(id, replica);
         self.owners.insert(id, name.clone());
         actions.push(Action::Start { replica: id, model: name.clone(), ordinal });
     }
@@ -251,6 +270,7 @@ impl Core {
         }
         if model.removed && model.replicas.is_empty() {
             self.models.remove(name);
+            self.short.remove(name);
             return;
         }
         model.due = routes::next_due(model, self.now);
@@ -260,14 +280,13 @@ impl Core {
     }
 }
 
-fn wake(model: &mut Model, now: Micros) {
-    let ready = (model.count(Phase::Ready) > 0).then_some(now);
-    model.held = Some(Held { ordered: true, ready });
+fn wake(model: &mut Model) {
+    model.held = Some(Held { ordered: true, ready: None });
     model.awake = true;
     model.asleep = None;
 }
 
-fn sleep(model: &mut Model, _now: Micros) {
+fn sleep(model: &mut Model) {
     model.asleep = Some(model.load.as_ref().map_or(0, |load| load.arrivals));
     model.forget_use();
 }
@@ -285,6 +304,14 @@ fn reconfigure(model: &mut Model, spec: &crate::spec::ModelSpec) {
     }
     model.removed = false;
     model.spec = spec.clone();
+    let current: Vec<ReplicaId> =
+        model.replicas.iter().filter(|(_, r)| !r.fixed && !model.outdated(r)).map(|(&id, _)| id).collect();
+    for id in current {
+        if let Some(replica) = model.replicas.get_mut(&id) {
+            replica.memory = spec.memory;
+            replica.groups = spec.groups.clone();
+        }
+    }
     if preload {
         model.held = Some(Held { ordered: false, ready: None });
         model.awake = true;

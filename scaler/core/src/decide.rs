@@ -64,7 +64,7 @@ pub(crate) fn idle_end(model: &Model) -> Option<Micros> {
         None => quiet,
         Some(Held { ready, .. }) => quiet.max(ready?),
     };
-    Some(since.after(model.spec.scale.idle_after))
+    Some(since.after(model.spec.scale.idle_after.max(Micros(1))))
 }
 
 /// Orders and facts that leave load no say.

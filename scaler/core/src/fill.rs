@@ -14,7 +14,8 @@ use crate::status::Phase;
 use crate::units::Micros;
 
 /// A replica whose drain was called off is not drained again for so long: a report that nothing was in flight there
-/// may still be on its way from before, and must not be taken for one about the new drain.
+/// may still be on its way from before, and must not be taken for one about the new drain. Not even when it hangs:
+/// what was sent to it in between would be cut without its deadline.
 const SETTLE: Micros = Micros::from_millis(100);
 
 const CONFIGURATION_CHANGED: &str = "configuration changed";
@@ -54,7 +55,7 @@ pub(crate) fn fixed(model: &mut Model, step: &mut Step<'_>) -> Vec<u32> {
 
 /// When a replica that should leave may; `None` is at once.
 pub(crate) fn settled(replica: &Replica) -> Option<Micros> {
-    replica.resumed.filter(|_| !replica.doomed).map(|resumed| resumed.after(SETTLE))
+    replica.resumed.map(|resumed| resumed.after(SETTLE))
 }
 
 fn select(model: &Model, which: impl Fn(&Model, &Replica) -> bool) -> Vec<ReplicaId> {

@@ -2,15 +2,18 @@
 //! Facts about the core's state that hold after every step. Used by tests.
 
 use crate::core::Core;
+use crate::fill::settled;
+use crate::ids::ModelName;
+use crate::ledger::Ledger;
+use crate::model::Model;
 use crate::status::Phase;
 
 /// Panics with the fact that does not hold.
 pub(crate) fn check(core: &Core) {
     let routes = core.routes();
+    assert_eq!(core.ledger, Ledger::of(&core.models), "the ledger is the sum over the live replicas");
     for (name, model) in &core.models {
-        let staying = model.staying();
-        let most = model.fixed().unwrap_or(model.max_replicas()).max(model.desired);
-        assert!(staying <= most, "{name}: {staying} replicas where {most} are allowed");
+        check_count(name, model);
         for (id, replica) in &model.replicas {
             let listed = routes.models.get(name).and_then(|r| r.replicas.iter().find(|r| r.id == *id));
             match replica.phase {
@@ -36,5 +39,27 @@ pub(crate) fn check(core: &Core) {
             route.replicas.iter().all(|r| known(&r.id)),
             "{name}: a replica is listed that does not exist"
         );
+    }
+}
+
+/// Launched replicas that stay are at most `maxReplicas`, or as many as a moment ago when that was lowered; of fixed
+/// addresses there is one replica each, besides those of a former configuration.
+fn check_count(name: &ModelName, model: &Model) {
+    let staying = model.staying();
+    match model.fixed() {
+        None => {
+            let most = model.max_replicas();
+            let settling = model.replicas.values().any(|r| r.stays() && settled(r).is_some());
+            assert!(staying <= most || settling, "{name}: {staying} replicas where {most} are allowed");
+        }
+        Some(addresses) => {
+            let current = model.replicas.values().filter(|r| r.stays() && !model.outdated(r));
+            let mut ordinals: Vec<u32> = current.map(|r| r.ordinal).collect();
+            let count = ordinals.len();
+            ordinals.sort_unstable();
+            ordinals.dedup();
+            assert_eq!(ordinals.len(), count, "{name}: an address is attached twice");
+            assert!(count as u32 <= addresses.max(model.desired), "{name}: {count} of {addresses} addresses");
+        }
     }
 }

@@ -13,15 +13,19 @@ mod health;
 pub mod ids;
 #[cfg(test)]
 mod invariant;
+mod ledger;
 mod lifecycle;
 mod model;
 pub mod report;
+mod residency;
+mod room;
 mod routes;
 pub mod spec;
 pub mod status;
 #[cfg(test)]
 mod testkit;
 pub mod units;
+mod victims;
 mod wake;
 mod want;
 mod window;

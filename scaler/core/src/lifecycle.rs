@@ -13,7 +13,7 @@
 use crate::action::Action;
 use crate::event::ReplicaEvent;
 use crate::ids::ReplicaId;
-use crate::model::{Held, Model, Replica};
+use crate::model::{Model, Replica};
 use crate::report::Address;
 use crate::spec::LifeSpec;
 use crate::status::Phase;
@@ -28,14 +28,19 @@ pub(crate) struct Step<'a> {
     pub actions: &'a mut Vec<Action>,
 }
 
-/// Takes in what the backend saw. True if the replica is gone and was forgotten.
-pub(crate) fn observe(model: &mut Model, id: ReplicaId, event: &ReplicaEvent, now: Micros) -> bool {
+/// Takes in what the backend saw. Returns the replica if it is gone and was forgotten.
+pub(crate) fn observe(
+    model: &mut Model,
+    id: ReplicaId,
+    event: &ReplicaEvent,
+    now: Micros,
+) -> Option<Replica> {
     match event {
         ReplicaEvent::Ready(address) => became_ready(model, id, address, now),
         ReplicaEvent::NotReady { why } => became_unready(model, id, why, now),
         ReplicaEvent::Gone { cause } => return gone(model, id, cause, now),
     }
-    false
+    None
 }
 
 /// Takes in that nothing is in flight at a draining replica any more.
@@ -123,9 +128,6 @@ fn became_ready(model: &mut Model, id: ReplicaId, address: &Address, now: Micros
     replica.completions = completions;
     replica.enter(Phase::Ready, now, "");
     model.health.ready();
-    if let Some(Held { ready, .. }) = &mut model.held {
-        ready.get_or_insert(now);
-    }
 }
 
 fn became_unready(model: &mut Model, id: ReplicaId, why: &str, now: Micros) {
@@ -144,9 +146,9 @@ fn became_unready(model: &mut Model, id: ReplicaId, why: &str, now: Micros) {
     }
 }
 
-fn gone(model: &mut Model, id: ReplicaId, cause: &str, now: Micros) -> bool {
+fn gone(model: &mut Model, id: ReplicaId, cause: &str, now: Micros) -> Option<Replica> {
     model.settle_proof(now);
-    let Some(replica) = model.replicas.remove(&id) else { return false };
+    let replica = model.replicas.remove(&id)?;
     let life = &model.spec.life;
     match replica.phase {
         Phase::Starting => model.health.start_failed(replica.started, now, life, cause.to_owned()),
@@ -158,7 +160,7 @@ fn gone(model: &mut Model, id: ReplicaId, cause: &str, now: Micros) -> bool {
         }
         _ => {}
     }
-    true
+    Some(replica)
 }
 
 fn cut(id: ReplicaId, replica: &mut Replica, step: &mut Step<'_>) {

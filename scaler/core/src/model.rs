@@ -194,6 +194,14 @@ impl Model {
         self.load.as_ref().and_then(|load| load.quiet)
     }
 
+    /// Notes when a wish for one replica came true.
+    pub fn fulfil(&mut self, now: Micros) {
+        let there = self.replicas.values().any(|r| r.phase == Phase::Ready && r.stays());
+        if let Some(Held { ready, .. }) = self.held.as_mut().filter(|_| there) {
+            ready.get_or_insert(now);
+        }
+    }
+
     /// Stops counting as in use: the next replica needs a new reason.
     pub fn forget_use(&mut self) {
         self.awake = false;

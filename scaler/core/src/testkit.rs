@@ -172,7 +172,7 @@ impl Rig {
     }
 }
 
-fn nothing(name: &str) -> Demand {
+pub(crate) fn nothing(name: &str) -> Demand {
     Demand {
         model: name.into(),
         in_flight: 0,

@@ -3,4 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod cases;
+mod residency;
 mod scaling;
+mod simulation;
+mod world;
