@@ -348,7 +348,7 @@ async fn output_is_kept_and_can_be_followed() {
     bench.launch("m", Launch::Process(shell("echo out; echo err >&2; exec sleep 600")));
     let mut follower = bench.backend.logs().follow(&model);
     let id = bench.start(7, "m");
-    let mut seen = vec![follower.recv().await.unwrap(), follower.recv().await.unwrap()];
+    let mut seen = [follower.recv().await.unwrap(), follower.recv().await.unwrap()];
     seen.sort_by_key(|line| line.text.to_string());
     assert_eq!((&*seen[0].text, seen[0].stream, seen[0].replica), ("err", Stream::Stderr, id));
     assert_eq!((&*seen[1].text, seen[1].stream), ("out", Stream::Stdout));
