@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Idle connections to replicas, kept for the next request.
 //!
-//! Owns which connection may be used again. No task watches an idle connection: the kernel has told us about a close
-//! by the time one is taken out, and the look costs no system call. What still slips through (the replica closes while
-//! the request is on its way) is what the retry rule is for.
+//! Owns which connection may be used again. No task watches an idle connection: the runtime has heard of a close by the
+//! time one is taken out or swept, and the look costs no system call while nothing has happened. What still slips
+//! through (the replica closes while the request is on its way) is what the retry rule is for.
 
 use std::pin::Pin;
 use std::sync::LazyLock;
@@ -47,10 +47,10 @@ pub fn put(replica: ReplicaId, io: Transport) {
     }
 }
 
-/// Closes what has been idle for too long. Runs ten times a second.
+/// Closes what has been idle for too long or was closed by its replica. Runs ten times a second.
 pub fn sweep() {
     POOL.retain(|_, kept| {
-        kept.retain(|idle| idle.since.elapsed() < IDLE_MAX);
+        kept.retain_mut(|idle| idle.since.elapsed() < IDLE_MAX && is_quiet(&mut idle.io));
         !kept.is_empty()
     });
 }
