@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use sluice_core::ReplicaId;
+use sluice_wire::sse::EventBoundary;
 use sluice_wire::target::{self, Family};
 
 use crate::admission::{Model, Permit};
@@ -83,6 +84,8 @@ pub struct Record {
     pub cold: bool,
     /// To the response head.
     pub first_byte: Option<Duration>,
+    /// To the end of the first event, of an event stream.
+    pub first_event: Option<Duration>,
     /// Which one answered or was tried last.
     pub replica: Option<ReplicaId>,
     /// Replicas tried.
@@ -128,6 +131,7 @@ impl Record {
             queued: Duration::ZERO,
             cold: false,
             first_byte: None,
+            first_event: None,
             replica: None,
             attempts: 0,
             bytes_in: 0,
@@ -149,6 +153,16 @@ impl Record {
         self.first_byte = Some(self.started.elapsed());
     }
 
+    /// Bytes of the answer's body have come; `events` follows them if it is an event stream.
+    pub fn body(&mut self, data: &[u8], events: Option<&mut EventBoundary>) {
+        self.bytes_out += data.len() as u64;
+        let Some(events) = events else { return };
+        events.feed(data);
+        if self.first_event.is_none() && events.events() > 0 {
+            self.first_event = Some(self.started.elapsed());
+        }
+    }
+
     /// The gateway refuses or gives up.
     pub fn failed(&mut self, failure: &super::error::Failure) {
         self.status = failure.status();
@@ -163,7 +177,7 @@ impl Record {
         match &self.model {
             Some(model) => {
                 let metrics = model.metrics();
-                metrics.finished(self.status, took, self.first_byte, None);
+                metrics.finished(self.status, took, self.first_byte, self.first_event);
                 // Who left while waiting is counted by the line.
                 if self.outcome == Outcome::ClientGone && self.replica.is_some() {
                     metrics.cancelled(Phase::InFlight);

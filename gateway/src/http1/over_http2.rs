@@ -78,7 +78,7 @@ async fn relay<I: Io>(
             Ok(None) => break,
             Ok(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
-                record.bytes_out += data.len() as u64;
+                record.body(&data, None);
                 if chunks && !data.is_empty() {
                     out.extend_from_slice(chunk_head(data.len() as u64, &mut [0; 18]));
                     out.extend_from_slice(&data);

@@ -141,10 +141,7 @@ async fn pass<I: Io>(
     let mut plain = Vec::new();
     let fed = up
         .advance(|data| {
-            record.bytes_out += data.len() as u64;
-            if let Some(events) = events.as_mut() {
-                events.feed(data);
-            }
+            record.body(data, events.as_mut());
             if framing == Framing::Plain {
                 plain.extend_from_slice(data);
             }

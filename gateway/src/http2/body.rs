@@ -64,10 +64,7 @@ impl Relaying {
 
     fn count(&mut self, data: &[u8]) {
         self.stream.offered();
-        self.record.bytes_out += data.len() as u64;
-        if let Some(events) = self.events.as_mut() {
-            events.feed(data);
-        }
+        self.record.body(data, self.events.as_mut());
     }
 
     /// The replica broke off: one error event if the stream stands between events, then the stream is reset.
