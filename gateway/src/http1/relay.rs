@@ -139,14 +139,17 @@ async fn pass<I: Io>(
     record: &mut Record,
 ) -> Result<(), Stop> {
     let mut plain = Vec::new();
-    let fed = up
-        .advance(|data| {
-            record.body(data, events.as_mut());
-            if framing == Framing::Plain {
-                plain.extend_from_slice(data);
-            }
-        })
-        .map_err(|_| Stop::Replica("its chunks are malformed"))?;
+    let advanced = up.advance(|data| {
+        record.body(data, events.as_mut());
+        if framing == Framing::Plain {
+            plain.extend_from_slice(data);
+        }
+    });
+    let Ok(fed) = advanced else {
+        // The answer has begun: the client is to see its head, and then that it is not whole.
+        let _ = client.pass_on(out, b"").await;
+        return Err(Stop::Replica("its chunks are malformed"));
+    };
     let payload = up.unread().get(..fed.pass).unwrap_or_default();
     let tail = match up.trailers() {
         Some(trailers) if fed.crlf && framing == Framing::Same => {
