@@ -168,6 +168,12 @@ fn recorder() -> PrometheusRecorder {
     builder.build_recorder()
 }
 
+/// Counts a request that was refused before it came to a line. `reason` is one of a fixed set of words.
+pub fn refused(model: Option<&str>, reason: &'static str) {
+    let model = model.unwrap_or(UNKNOWN_MODEL).to_owned();
+    counter!(REFUSALS, "model" => model, "reason" => reason).increment(1);
+}
+
 /// Counts a configuration that was read again.
 pub fn config_reloaded(taken: bool) {
     counter!(RELOADS, "outcome" => if taken { "ok" } else { "error" }).increment(1);

@@ -172,6 +172,8 @@ impl<B: Backend> Driver<B> {
     fn configure(&mut self, plan: Plan) {
         self.sources = plan.fleet.models.iter().map(|(model, spec)| (model.clone(), spec.source)).collect();
         self.fed.retain(|model, _| self.sources.contains_key(model));
+        // Which replica has to go is decided by what each has in flight now, not at the last tick.
+        self.feed_demand(None);
         // The core may order a start in the very next step.
         self.backend.configure(&plan.launches);
         self.feed(Event::Configure(plan.fleet));
@@ -196,15 +198,25 @@ impl<B: Backend> Driver<B> {
     /// Tells the core the load of poked models, or of all if time is up.
     fn look_at_demand(&mut self) {
         let poked = std::mem::take(&mut self.batch.poked);
-        let mut demands = std::mem::take(&mut self.batch.demands);
         let deadline_passed = self.core.next_deadline().is_some_and(|at| at <= clock::now());
         let time_is_up = deadline_passed || Instant::now() >= self.tick_at;
         if time_is_up {
-            self.plane.demand(None, &mut demands);
+            self.feed_demand(None);
         } else if !poked.is_empty() {
             let poked: Vec<ModelName> = poked.into_iter().collect();
-            self.plane.demand(Some(&poked), &mut demands);
+            self.feed_demand(Some(&poked));
         }
+        if time_is_up {
+            self.feed(Event::Tick);
+            self.tick_at = Instant::now() + TICK;
+            self.publish_status();
+        }
+    }
+
+    /// Tells the core the present load of these models (or all), where it has changed.
+    fn feed_demand(&mut self, of: Option<&[ModelName]>) {
+        let mut demands = std::mem::take(&mut self.batch.demands);
+        self.plane.demand(of, &mut demands);
         for demand in demands.drain(..) {
             if self.fed.get(&demand.model) != Some(&demand) {
                 self.fed.insert(demand.model.clone(), demand.clone());
@@ -212,11 +224,6 @@ impl<B: Backend> Driver<B> {
             }
         }
         self.batch.demands = demands;
-        if time_is_up {
-            self.feed(Event::Tick);
-            self.tick_at = Instant::now() + TICK;
-            self.publish_status();
-        }
     }
 
     fn feed(&mut self, event: Event) {

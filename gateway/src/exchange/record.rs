@@ -13,10 +13,11 @@ use sluice_core::ReplicaId;
 use sluice_wire::sse::EventBoundary;
 use sluice_wire::target::{self, Family};
 
+use super::error::Failure;
 use crate::admission::{Model, Permit};
 use crate::gateway::Gateway;
 use crate::logging::Wide;
-use crate::telemetry::Phase;
+use crate::telemetry::{self, Phase};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,10 +165,14 @@ impl Record {
     }
 
     /// The gateway refuses or gives up.
-    pub fn failed(&mut self, failure: &super::error::Failure) {
+    pub fn failed(&mut self, failure: &Failure) {
         self.status = failure.status();
         self.code = failure.code();
         self.outcome = if failure.is_upstream() { Outcome::UpstreamError } else { Outcome::Refused };
+        // What the line refuses, it counts.
+        if self.outcome == Outcome::Refused && !matches!(failure, Failure::Refused(_)) {
+            telemetry::refused(self.model.as_ref().map(|m| m.name().as_str()), self.code);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! The only code that knows Pingora. Owns listening addresses and when they close. Must not know HTTP.
 
 mod guard;
+mod socket;
 mod tls;
 
 use std::io;
@@ -193,6 +194,7 @@ impl ServerApp for App {
             tracing::debug!(client = %peer, "connection_refused");
             return None;
         };
+        socket::tune(io.id());
         let watch = Watch::new();
         let client = Client::new(io, self.gateway.clone(), peer, tls, watch.clone());
         if let Some((io, ahead)) = client.serve().await {

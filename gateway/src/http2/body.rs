@@ -14,6 +14,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use sluice_wire::sse::EventBoundary;
+use tokio::time::Sleep;
 
 use super::head;
 use crate::admission::Permit;
@@ -22,6 +23,9 @@ use crate::exchange::record::{Outcome, Record};
 use crate::exchange::watch::{Over, Tick, Watch};
 use crate::http1::relay::error_event;
 use crate::http1::replica::Up;
+
+/// Between the last bytes of a broken answer and its reset.
+const BEFORE_RESET: Duration = Duration::from_millis(20);
 
 /// Budgets of a response body, and where its end is written down.
 pub struct Relaying {
@@ -49,8 +53,9 @@ pub enum Out {
     Http1(Option<Up>, Box<Relaying>),
     /// From an HTTP/2 replica.
     Http2(Incoming, Permit, Box<Relaying>),
-    /// Broken off, after one last event.
-    Broken,
+    /// Broken off, after one last event; reset once what was sent before has had time to leave: a reset discards what
+    /// is still queued.
+    Broken(Pin<Box<Sleep>>),
 }
 
 impl Relaying {
@@ -77,8 +82,8 @@ impl Relaying {
 
 type Polled = Poll<Option<Result<Frame<Bytes>, io::Error>>>;
 
-fn reset() -> Polled {
-    Poll::Ready(Some(Err(io::Error::other("the replica broke off"))))
+fn broke_off() -> io::Error {
+    io::Error::other("the replica broke off")
 }
 
 impl Body for Out {
@@ -89,7 +94,7 @@ impl Body for Out {
         let this = self.get_mut();
         let step = match this {
             Out::Text(text) => return Poll::Ready(text.take().map(|b| Ok(Frame::data(b)))),
-            Out::Broken => return reset(),
+            Out::Broken(pause) => return pause.as_mut().poll(cx).map(|()| Some(Err(broke_off()))),
             Out::Http1(up, relaying) => {
                 relaying.stream.asked();
                 from_http1(up, relaying, cx)
@@ -102,10 +107,10 @@ impl Body for Out {
         match step {
             Step::Frame(polled) => polled,
             Step::Broken(last) => {
-                *this = Out::Broken;
+                *this = Out::Broken(Box::pin(tokio::time::sleep(BEFORE_RESET)));
                 match last {
                     Some(event) => Poll::Ready(Some(Ok(Frame::data(event)))),
-                    None => reset(),
+                    None => Pin::new(this).poll_frame(cx),
                 }
             }
         }
@@ -116,7 +121,7 @@ impl Body for Out {
             Out::Text(text) => text.is_none(),
             Out::Http1(up, relaying) => up.is_none() && relaying.trailers.is_none(),
             Out::Http2(body, ..) => body.is_end_stream(),
-            Out::Broken => false,
+            Out::Broken(_) => false,
         }
     }
 

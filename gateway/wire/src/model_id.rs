@@ -9,8 +9,6 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::model_name;
-
 /// Nested arrays and objects at most.
 pub const DEPTH_MAX: usize = 64;
 
@@ -63,8 +61,8 @@ pub enum BadBody {
         found: &'static str,
     },
     /// `model` cannot be a name.
-    #[error("\"model\" must be 1 to {} bytes long and free of control characters", model_name::BYTES_MAX)]
-    InvalidName,
+    #[error("\"model\" must not be empty")]
+    EmptyName,
     /// Two top-level keys that some reader takes for `model`.
     #[error("the request body has more than one \"model\"; keep one")]
     Duplicate,
@@ -82,7 +80,7 @@ impl BadBody {
             BadBody::NotObject | BadBody::Syntax { .. } | BadBody::Truncated { .. } => "invalid_json",
             BadBody::TooDeep { .. } => "nesting_too_deep",
             BadBody::MissingModel => "missing_model",
-            BadBody::WrongType { .. } | BadBody::InvalidName => "invalid_model",
+            BadBody::WrongType { .. } | BadBody::EmptyName => "invalid_model",
             BadBody::Duplicate => "duplicate_model",
         }
     }
@@ -90,7 +88,7 @@ impl BadBody {
     /// The `param` of the error object: `model` when that is at fault.
     pub fn param(&self) -> Option<&'static str> {
         match self {
-            BadBody::MissingModel | BadBody::WrongType { .. } | BadBody::InvalidName | BadBody::Duplicate => {
+            BadBody::MissingModel | BadBody::WrongType { .. } | BadBody::EmptyName | BadBody::Duplicate => {
                 Some("model")
             }
             _ => None,
@@ -120,9 +118,7 @@ pub fn find_model(body: &[u8]) -> Result<Cow<'_, str>, BadBody> {
         Found { model: None, .. } => Err(BadBody::MissingModel),
         Found { keys: 2.., .. } => Err(BadBody::Duplicate),
         Found { model: Some(Value::Other(found)), .. } => Err(BadBody::WrongType { found }),
-        Found { model: Some(Value::Text(name)), .. } if !model_name::is_sound(&name) => {
-            Err(BadBody::InvalidName)
-        }
+        Found { model: Some(Value::Text(name)), .. } if name.is_empty() => Err(BadBody::EmptyName),
         Found { model: Some(Value::Text(name)), .. } => Ok(name),
     }
 }

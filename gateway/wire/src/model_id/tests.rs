@@ -49,7 +49,6 @@ fn fc_07_each_fault_has_its_own_answer() {
     let deep = [br#"{"model":"m","a":"#, "[".repeat(100_000).as_bytes()].concat();
     let closed = format!(r#"{{"model":"m","a":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let bare = "[".repeat(100_000);
-    let long = format!(r#"{{"model":"{}"}}"#, "m".repeat(513));
     let prompt = "p".repeat(1 << 20);
     let after_a_long_prompt = format!(r#"{{"model":"cheap","prompt":"{prompt}","model":"big"}}"#);
     for (body, expected) in [
@@ -67,10 +66,6 @@ fn fc_07_each_fault_has_its_own_answer() {
         (br#"{"model":["m"]}"#, "invalid_model"),
         (br#"{"model":{"model":"m"}}"#, "invalid_model"),
         (br#"{"model":""}"#, "invalid_model"),
-        (br#"{"model":"a\u0000b"}"#, "invalid_model"),
-        (br#"{"model":"a\nb"}"#, "invalid_model"),
-        (br#"{"model":"a\u0085b"}"#, "invalid_model"),
-        (long.as_bytes(), "invalid_model"),
         (b"[]", "invalid_json"),
         (br#""x""#, "invalid_json"),
         (b"model=m", "invalid_json"),
@@ -132,10 +127,7 @@ fn a_message_tells_where_and_never_what() {
             "the request body ends before its JSON does, at line 1 column 22",
         ),
         (format!("{{\"model\":[\"{secret}\"]}}"), "\"model\" is an array and must be a string"),
-        (
-            format!("{{\"model\":\"{secret}\\n\"}}"),
-            "\"model\" must be 1 to 512 bytes long and free of control characters",
-        ),
+        (format!("{{\"a\":\"{secret}\",\"model\":\"\"}}"), "\"model\" must not be empty"),
         (format!("\"{secret}\""), "the request body is not a JSON object; send one with a \"model\""),
     ] {
         assert_eq!(model(&body).unwrap_err().to_string(), message, "{body}");
@@ -259,4 +251,12 @@ proptest! {
             Err(_) => {}
         }
     }
+}
+
+#[test]
+fn a_name_that_no_model_can_have_is_found_all_the_same() {
+    // It is unknown, like every other name that nobody configured; that is said by whoever looks it up.
+    let long = "m".repeat(4096);
+    assert_eq!(model(&format!(r#"{{"model":"{long}"}}"#)), Ok(long));
+    assert_eq!(model(r#"{"model":"a\nb"}"#), Ok("a\nb".into()));
 }
