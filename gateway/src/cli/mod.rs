@@ -5,6 +5,7 @@
 //! through its admin listener like anybody else.
 
 pub mod args;
+pub mod check;
 mod client;
 mod console;
 pub mod exit;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Knative's and KServe's annotations: those that say the same as a key of ours, and what becomes of the rest.
+//! Knative's and KServe's annotations: those that say the same as a key of ours, and what becomes of the
+//! rest.
 //!
 //! Owns their names, aliases and ranges. An annotation is never passed over in silence.
 
@@ -13,6 +14,7 @@ use super::tree::{Node, Place, Value, Word, shown};
 
 const KNATIVE: &str = "autoscaling.knative.dev/";
 const KPA: &str = "kpa.autoscaling.knative.dev";
+const HPA: &str = "hpa.autoscaling.knative.dev";
 
 const MIN: &str = "autoscaling.knative.dev/min-scale";
 const MAX: &str = "autoscaling.knative.dev/max-scale";
@@ -39,10 +41,10 @@ pub(super) static ANNOTATIONS: Section = Section {
             Kind::Decimal("1", "100"),
             "Percent of the target that is aimed at; 100 if left out.",
         ),
-        known(METRIC, Kind::Choice(&["concurrency"]), "`scaleMetric`."),
+        known(METRIC, Kind::Choice(&["concurrency"], keys::OTHER_METRICS), "`scaleMetric`."),
         known(WINDOW, Kind::Duration("6s", "1h"), "`window`, in whole seconds."),
         known(RETENTION, Kind::Duration("0", "1h"), "`idleAfter`."),
-        known(CLASS, Kind::Choice(&[KPA]), "Accepted; the profile `sized` decides all the same."),
+        known(CLASS, Kind::Choice(&[KPA], &[HPA]), "Accepted; the profile `sized` decides all the same."),
     ],
 };
 

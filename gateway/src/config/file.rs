@@ -28,11 +28,12 @@ pub(super) struct Read {
     pub programs: BTreeMap<ModelName, Place>,
 }
 
-/// Reads the file; with faults noted in the reader, the result is not to be used.
-pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Read {
+/// Reads the file. With faults noted in the reader the result is not to be used; `None` is always a fault.
+pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Option<Read> {
     if !matches!(root.value, Value::Map(_)) {
         let fault = Fault::new(Code::Shape, root.place, "the file must be a table of keys");
         reader.fault(fault.help("begin with `models:`").hidden());
+        return None;
     }
     let top = Table::open(reader, root, &keys::TOP);
     let (listen, admin, tls) = listeners(&top);
@@ -44,7 +45,7 @@ pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Read {
     refuse_taken_names(reader, &drafts);
     groups(&top, &mut drafts);
     check_memory(reader, memory, &drafts);
-    let limits = limits(&top.table("limits"), &drafts);
+    let limits = limits(&top.table("limits"), &mut drafts);
     top.done();
 
     let (mut models, mut launches, mut programs) =
@@ -59,7 +60,7 @@ pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Read {
     }
     let plan = Plan { fleet, launches };
     let settings = Settings { listen, tls, admin, threads, limits, shutdown, models, plan };
-    Read { settings, programs }
+    Some(Read { settings, programs })
 }
 
 fn cpus() -> usize {
@@ -77,7 +78,9 @@ fn listeners(top: &Table<'_>) -> (Vec<SocketAddr>, SocketAddr, Option<Tls>) {
     let tls = top.table("tls");
     let secured = place.map(|_| {
         let paths = (plain(tls.path("certificate")), plain(tls.path("key")));
-        (tls.addresses("listen"), paths)
+        let listen = tls.addresses("listen");
+        tls.done();
+        (listen, paths)
     });
     let all = listen.iter().chain(secured.iter().flat_map(|(listen, _)| listen)).chain(&admin);
     refuse_taken_addresses(top.reader, all.copied().collect());
@@ -128,19 +131,12 @@ fn shutdown(table: &Table<'_>) -> Shutdown {
     shutdown
 }
 
-fn limits(table: &Table<'_>, drafts: &[Draft]) -> Limits {
-    let largest = drafts.iter().map(|draft| draft.body_memory.value).max().unwrap_or(0);
+fn limits(table: &Table<'_>, drafts: &mut [Draft]) -> Limits {
     let body_memory = table.size("bodyMemory");
-    if let Some(whole) = body_memory.filter(|whole| whole.value < largest) {
-        let greedy = drafts.iter().filter(|draft| draft.body_memory.value > whole.value);
-        for draft in greedy {
-            let place = if draft.body_memory.given { draft.body_memory.place } else { whole.place };
-            let message =
-                format!("`bodyMemory` of `{}` is above `limits.bodyMemory`", shown(&draft.name.value));
-            let help = format!("the whole process may hold what line {} says", whole.place.line);
-            table.reader.fault(Fault::new(Code::Bounds, place, message).help(help));
-        }
+    if let Some(whole) = body_memory {
+        drafts.iter_mut().for_each(|draft| fit_into(table.reader, draft, whole));
     }
+    let largest = drafts.iter().map(|draft| draft.body_memory.value).max().unwrap_or(0);
     let limits = Limits {
         connections: fit(plain(table.integer("connections"))),
         connections_per_source: fit(plain(table.integer("connectionsPerSource"))),
@@ -154,6 +150,23 @@ fn limits(table: &Table<'_>, drafts: &[Draft]) -> Limits {
     };
     table.done();
     limits
+}
+
+/// A model may not hold more of bodies than the whole process; what it left out follows the file's limit.
+fn fit_into(reader: &Reader<'_>, draft: &mut Draft, whole: Set<u64>) {
+    if !draft.body_memory.given {
+        draft.body_memory.value = draft.body_memory.value.min(whole.value.max(draft.body_limit.value));
+        draft.settings.body_memory = fit(draft.body_memory.value);
+    }
+    let (key, set) = match draft.body_memory {
+        set if set.value <= whole.value => return,
+        set if set.given => ("bodyMemory", set),
+        _ => ("bodyLimit", draft.body_limit),
+    };
+    let place = if set.given { set.place } else { whole.place };
+    let message = format!("`{key}` of `{}` is above `limits.bodyMemory`", shown(&draft.name.value));
+    let help = format!("line {} says what the whole process may hold", whole.place.line);
+    reader.fault(Fault::new(Code::Bounds, place, message).help(help));
 }
 
 fn refuse_taken_names(reader: &Reader<'_>, drafts: &[Draft]) {
@@ -263,35 +276,19 @@ fn check_memory(reader: &Reader<'_>, budget: Option<Set<u64>>, drafts: &[Draft])
 impl Table<'_> {
     /// An IP address with a port.
     fn address(&self, name: &'static str) -> Option<Set<SocketAddr>> {
-        let set = self.string(name)?;
-        let value = self.parse_address(name, &set.value, set.place)?;
-        Some(Set { value, place: set.place, given: set.given })
+        self.read(name, |_, text| parse_address(name, text))
     }
 
     /// One such address or a list of them.
     fn addresses(&self, name: &'static str) -> Vec<Set<SocketAddr>> {
-        match self.node(name) {
-            Some(node) if matches!(node.value, Value::List(_)) => {
-                let texts = self.reader.texts(name, node, false).unwrap_or_default();
-                let read = |(text, place): (String, Place)| {
-                    let value = self.parse_address(name, &text, place)?;
-                    Some(Set { value, place, given: true })
-                };
-                texts.into_iter().filter_map(read).collect()
-            }
-            _ => self.address(name).into_iter().collect(),
-        }
+        self.read_all(name, |_, text| parse_address(name, text))
     }
+}
 
-    fn parse_address(&self, name: &str, text: &str, place: Place) -> Option<SocketAddr> {
-        let parsed = text.parse::<SocketAddr>();
-        if parsed.is_err() {
-            let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok()).unwrap_or("8080");
-            let help =
-                format!("write an IP address and a port: `127.0.0.1:{port}`, or `0.0.0.0:{port}` for all");
-            let fault = malformed(name, text, &help);
-            self.reader.fault(Fault { place, ..fault });
-        }
-        parsed.ok()
-    }
+fn parse_address(name: &str, text: &str) -> Result<SocketAddr, Fault> {
+    text.parse().map_err(|_| {
+        let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok()).unwrap_or("8080");
+        let help = format!("write an IP address and a port: `127.0.0.1:{port}`, or `0.0.0.0:{port}` for all");
+        malformed(name, text, &help)
+    })
 }

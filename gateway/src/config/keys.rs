@@ -33,7 +33,8 @@ pub(super) enum Kind {
     Seconds(&'static str, &'static str),
     Size(&'static str, &'static str),
     Switch,
-    Choice(&'static [&'static str]),
+    /// One of these words; the second ones are known and not supported yet.
+    Choice(&'static [&'static str], &'static [&'static str]),
     Text,
     Path,
     Secret,
@@ -84,6 +85,9 @@ macro_rules! section {
         };
     };
 }
+
+/// What replicas can be scaled by elsewhere.
+pub(super) const OTHER_METRICS: &[&str] = &["rps", "cpu", "memory"];
 
 // The file.
 section! { pub(super) TOP, "";
@@ -190,7 +194,7 @@ section! { pub(super) MODEL, "models[]";
     /// Send the client's own credentials on to replicas. Off, because a replica has no business with them.
     passCredentials: Kind::Switch => Value("false");
     /// What replicas speak. `http2` is for servers with streams in both directions.
-    protocol: Kind::Choice(&["http1", "http2"]) => Value("http1");
+    protocol: Kind::Choice(&["http1", "http2"], &["http3"]) => Value("http1");
     /// Never fewer replicas; 0 lets the model go to zero.
     minReplicas: Kind::Integer(0, 10_000) => Value("0");
     /// Never more replicas. One, because a machine is easily full; 0 does not mean unlimited here.
@@ -198,7 +202,7 @@ section! { pub(super) MODEL, "models[]";
     /// Requests in flight or waiting per replica that are aimed at.
     scaleTarget: Kind::Decimal("0.01", "1000000") => Words("`containerConcurrency` if above 0, else 100");
     /// What `scaleTarget` counts.
-    scaleMetric: Kind::Choice(&["concurrency"]) => Value("concurrency");
+    scaleMetric: Kind::Choice(&["concurrency"], OTHER_METRICS) => Value("concurrency");
     /// Requests in flight at one replica at most; 0 is unlimited.
     containerConcurrency: Kind::Integer(0, 1_000_000) => Words("`scaleTarget` rounded up if set, else 0");
     /// From dispatch to the last byte of the answer; a bare number is seconds. Same as `timeouts.total`.
@@ -225,7 +229,7 @@ section! { pub(super) MODEL, "models[]";
     /// Largest request body; a larger one is 413. A few images in base64 fit.
     bodyLimit: Kind::Size("1Ki", "64Gi") => Value("32Mi");
     /// Bytes of request bodies of this model in memory at once.
-    bodyMemory: Kind::Size("1Ki", "1024Ti") => Words("`512Mi`, or `bodyLimit` if that is more");
+    bodyMemory: Kind::Size("1Ki", "1024Ti") => Words("`512Mi`, at least `bodyLimit`, at most `limits.bodyMemory`");
     /// How much may wait.
     queue: Kind::Table(&QUEUE) => Words("see below");
     /// Memory that one replica needs, counted against the file's `memory`.
@@ -319,7 +323,7 @@ impl Kind {
             }
             Kind::Limit(min, max) | Kind::Seconds(min, max) => format!("{min} to {max}, or `none`"),
             Kind::Switch => "`true` or `false`".to_owned(),
-            Kind::Choice(words) => {
+            Kind::Choice(words, _) => {
                 words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
             }
             Kind::Text | Kind::Secret => "text".to_owned(),
@@ -350,6 +354,7 @@ pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
     let wanted = plain(name);
     let score =
         |candidate: &'a str| (strsim::normalized_damerau_levenshtein(&wanted, &plain(candidate)), candidate);
-    let best = candidates.into_iter().map(score).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let best =
+        candidates.into_iter().map(score).reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.filter(|(score, _)| *score >= ENOUGH).map(|(_, candidate)| candidate)
 }

@@ -73,7 +73,8 @@ pub(super) fn read(model: &Table<'_>, stop_deadline: Duration) -> Option<Launchi
     }
 }
 
-/// A number that changes exactly when running replicas no longer fit: command, environment, directory or addresses.
+/// A number that changes exactly when running replicas no longer fit: command, environment, directory or
+/// addresses.
 pub(super) fn generation(launch: &Launch) -> u64 {
     let mut hash = Sha256::new();
     let mut add = |part: &[u8]| {
@@ -124,6 +125,7 @@ fn source(model: &Table<'_>) -> Option<Source> {
     match given.first() {
         Some(("command", _)) => Some(Source::Process),
         Some(_) => Some(Source::Fixed),
+        None if ["command", "url", "urls"].iter().any(|name| model.is_misspelt(name)) => None,
         None => {
             let fault = Fault::new(Code::Missing, model.place, "a model needs a `command` or a `url`");
             let help = "`command` starts replicas, `url` names a server that somebody else runs";
@@ -229,13 +231,11 @@ fn backend_key(model: &Table<'_>) -> Option<Secret> {
 }
 
 fn probe(table: &Table<'_>, backend_key: Option<&Secret>) -> Probe {
-    let path = table.string("path");
-    if let Some(path) = path.as_ref()
-        && (!path.value.starts_with('/') || path.value.parse::<PathAndQuery>().is_err())
-    {
-        let fault = malformed("path", &path.value, "write a path that begins with `/`");
-        table.reader.fault(Fault { place: path.place, ..fault });
-    }
+    let path =
+        table.read("path", |_, text| match text.starts_with('/') && text.parse::<PathAndQuery>().is_ok() {
+            true => Ok(text.to_owned()),
+            false => Err(malformed("path", text, "write a path that begins with `/`")),
+        });
     let mut headers = pairs(table, "headers", is_header);
     let own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     if let Some(key) = backend_key.filter(|_| !own) {
@@ -305,9 +305,7 @@ fn origin(text: &str) -> Result<Origin, &'static str> {
         return Err("an address with credentials; give them as `backendKey`");
     }
     if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-        return Err(
-            "an address with a path; requests keep their own path, so only scheme, host and port may stand here",
-        );
+        return Err("an address with a path; requests keep their own, so write scheme, host and port only");
     }
     let host = authority.host();
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));

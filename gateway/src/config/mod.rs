@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a YAML file to validated [`Settings`], with every error at once.
 //!
-//! Two stages: [`tree`] turns text into words with places, [`reader`] with the table in [`keys`] turns those into
-//! typed values; what holds between keys is checked on the way to [`Settings`].
+//! Two stages: [`tree`] turns text into words with places, [`reader`] with the table in [`keys`] turns those
+//! into typed values; what holds between keys is checked on the way to [`Settings`].
 
 mod annotations;
 mod excerpt;
@@ -14,11 +14,13 @@ mod model;
 mod program;
 mod reader;
 mod reference;
+pub mod reload;
 mod report;
 mod scale;
 pub mod settings;
 mod tree;
 mod units;
+pub mod watch;
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -58,8 +60,8 @@ pub fn load(path: &Path) -> Result<Loaded, Report> {
     build(&text, &origin, &|name| std::env::var(name).ok(), true)
 }
 
-/// Checks and completes the configuration in `text`. Relative paths start at the directory of `origin`, which is
-/// also the name in reports; `env` gives environment variables.
+/// Checks and completes the configuration in `text`. Relative paths start at the directory of `origin`, which
+/// is also the name in reports; `env` gives environment variables.
 ///
 /// # Errors
 /// Everything that is wrong with it.
@@ -80,20 +82,22 @@ fn build(text: &str, origin: &str, env: Env<'_>, look: bool) -> Result<Loaded, R
     faults.into_iter().for_each(|fault| reader.fault(fault));
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let read = file::read(&reader, &root, created);
-    if look {
-        program::note_absent(&reader, &read);
+    if let Some(read) = read.as_ref().filter(|_| look) {
+        program::note_absent(&reader, read);
     }
     let (faults, notes, shown) = reader.finish();
-    if !faults.is_empty() {
-        return Err(failed(faults, notes, &shown));
+    match read {
+        Some(read) if faults.is_empty() => {
+            let notes = report::finish(text, notes, &shown);
+            Ok(Loaded { settings: read.settings, notes, digest: digest(text.as_bytes()) })
+        }
+        _ => Err(failed(faults, notes, &shown)),
     }
-    let notes = report::finish(text, notes, &shown);
-    Ok(Loaded { settings: read.settings, notes, digest: digest(text) })
 }
 
-/// The digest of a file's text, as in [`Loaded::digest`].
-pub(super) fn digest(text: &str) -> u64 {
-    Sha256::digest(text.as_bytes()).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+/// The digest of a file's content, as in [`Loaded::digest`].
+fn digest(content: &[u8]) -> u64 {
+    Sha256::digest(content).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

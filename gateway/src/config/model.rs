@@ -10,11 +10,11 @@ use sluice_core::{Bytes, LifeSpec, Micros, ModelName, ModelSpec, Source};
 use sluice_scaler::launch::Launch;
 
 use super::launch::{self, Launching};
-use super::reader::{Set, Table, plain};
+use super::reader::{Set, Table, malformed, plain};
 use super::report::{Code, Fault};
 use super::scale;
 use super::settings::{ModelSettings, Protocol, Timeouts};
-use super::tree::{Place, shown};
+use super::tree::Place;
 
 /// Longest name of a model or group, in characters.
 const LONGEST_NAME: usize = 253;
@@ -29,6 +29,7 @@ pub(super) struct Draft {
     pub program: Option<Place>,
     /// Names of groups, each with its place.
     pub groups: Vec<(String, Place)>,
+    pub body_limit: Set<u64>,
     pub body_memory: Set<u64>,
     pub memory: Option<Set<u64>>,
 }
@@ -70,7 +71,7 @@ pub(super) fn read(model: &Table<'_>, created: u64) -> Option<Draft> {
     };
     let settings = ModelSettings {
         name: ModelName::from(name.value.as_str()),
-        body_limit: fit(sizes.body_limit),
+        body_limit: fit(sizes.body_limit.value),
         body_memory: fit(sizes.body_memory.value),
         queue_length: sizes.queue_length,
         queue_bytes: fit(sizes.queue_bytes),
@@ -90,21 +91,29 @@ pub(super) fn read(model: &Table<'_>, created: u64) -> Option<Draft> {
         groups: Vec::new(),
     };
     let (launch, groups) = (Arc::new(launch), groups.unwrap_or_default());
-    Some(Draft { name, settings, spec, launch, program, groups, body_memory: sizes.body_memory, memory })
+    Some(Draft {
+        name,
+        settings,
+        spec,
+        launch,
+        program,
+        groups,
+        body_limit: sizes.body_limit,
+        body_memory: sizes.body_memory,
+        memory,
+    })
 }
 
 /// A name that requests can carry.
 pub(super) fn name(table: &Table<'_>) -> Option<Set<String>> {
-    let name = table.string("name")?;
-    let length = name.value.chars().count();
-    let visible = |c: char| !c.is_whitespace() && !c.is_control();
-    if (1..=LONGEST_NAME).contains(&length) && name.value.chars().all(visible) {
-        return Some(name);
-    }
-    let message = format!("`{}` cannot be a name", shown(&name.value));
-    let help = "a name has 1 to 253 visible characters and no spaces";
-    table.reader.fault(Fault::new(Code::Malformed, name.place, message).help(help));
-    None
+    table.read("name", |_, text| {
+        let length = text.chars().count();
+        let visible = |c: char| !c.is_whitespace() && !c.is_control();
+        match (1..=LONGEST_NAME).contains(&length) && text.chars().all(visible) {
+            true => Ok(text.to_owned()),
+            false => Err(malformed("name", text, "a name has 1 to 253 visible characters and no spaces")),
+        }
+    })
 }
 
 fn life(model: &Table<'_>) -> LifeSpec {
@@ -162,7 +171,7 @@ fn timeouts(model: &Table<'_>) -> Timeouts {
 
 /// How much of request bodies may be held; what is left out follows the largest body.
 struct Sizes {
-    body_limit: u64,
+    body_limit: Set<u64>,
     body_memory: Set<u64>,
     queue_length: usize,
     queue_bytes: u64,
@@ -170,8 +179,9 @@ struct Sizes {
 
 impl Sizes {
     fn read(model: &Table<'_>) -> Self {
-        let body_limit = model.size("bodyLimit");
-        let largest = plain(body_limit);
+        let nothing = Set { value: 0, place: model.place, given: false };
+        let body_limit = model.size("bodyLimit").unwrap_or(nothing);
+        let largest = body_limit.value;
         let queue = model.table("queue");
         let queue_bytes = queue.size("bytes");
         let queue_length = fit(plain(queue.integer("length")));
@@ -183,9 +193,9 @@ impl Sizes {
             let help = "one request of the allowed size must fit";
             model.reader.fault(Fault::new(Code::Bounds, set.place, message).help(help));
         }
-        let fallback = Set { value: largest.max(512 * MEBI), place: model.place, given: false };
+        let fallback = Set { value: largest.max(512 * MEBI), ..nothing };
         Sizes {
-            body_limit: largest,
+            body_limit,
             body_memory: body_memory.unwrap_or(fallback),
             queue_length,
             queue_bytes: queue_bytes.map_or(largest.max(256 * MEBI), |set| set.value),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading a tree by the table of keys: typed values, ranges and defaults, and every fault at once.
 //!
-//! Owns what holds for each key alone. A fault is noted and reading goes on with the key's default, so that the next
-//! one is found too. Must not know how keys depend on each other.
+//! Owns what holds for each key alone. A fault is noted and reading goes on with the key's default, so that
+//! the next one is found too. Must not know how keys depend on each other.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -181,11 +181,18 @@ impl<'a> Table<'a> {
         debug_assert_eq!(key.name, name, "a key that the table of keys lacks");
         self.asked.borrow_mut().push(name);
         let node = self.entries.iter().find(|(word, _)| word.text == name).map(|(_, node)| &**node);
-        if node.is_none() && matches!(key.default, Omitted::Required) {
+        if node.is_none() && matches!(key.default, Omitted::Required) && !self.is_misspelt(name) {
             let fault = Fault::new(Code::Missing, self.place, format!("`{name}` is missing"));
             self.reader.fault(fault.help(key.about.trim()));
         }
         (key, node)
+    }
+
+    /// Whether some unknown key was probably meant to be this one.
+    pub fn is_misspelt(&self, name: &str) -> bool {
+        let names = || self.section.keys.iter().map(|key| key.name);
+        let unknown = self.entries.iter().filter(|(word, _)| self.section.find(&word.text).is_none());
+        unknown.take(MAX_PROBLEMS).any(|(word, _)| keys::nearest(&word.text, names()) == Some(name))
     }
 
     /// Where the key's name stands, if it is given.
@@ -230,16 +237,16 @@ impl<'a> Table<'a> {
         Table { entries, ..Table::absent(self.reader, self.place, section) }
     }
 
-    /// A value that `parse` understands, or the default.
-    fn value<T>(&self, name: &'static str, parse: impl Fn(&Key, &str) -> Result<T, Fault>) -> Option<Set<T>> {
+    /// A value that `parse` understands, or the default. The fault that `parse` gives needs no place.
+    pub fn read<T>(
+        &self,
+        name: &'static str,
+        parse: impl Fn(&Key, &str) -> Result<T, Fault>,
+    ) -> Option<Set<T>> {
         let (key, node) = self.entry(name);
-        if let Some(node) = node
-            && let Some(text) = self.reader.text(name, node, matches!(key.kind, Kind::Secret | Kind::Path))
-        {
-            match parse(key, &text) {
-                Ok(value) => return Some(Set { value, place: node.place, given: true }),
-                Err(fault) => self.reader.fault(from_environment(key, node, fault)),
-            }
+        let given = node.and_then(|node| self.item(key, node, &parse));
+        if given.is_some() {
+            return given;
         }
         let Omitted::Value(text) = key.default else { return None };
         let value = parse(key, text);
@@ -247,18 +254,48 @@ impl<'a> Table<'a> {
         value.ok().map(|value| Set { value, place: self.place, given: false })
     }
 
+    /// Values that `parse` understands: of a list, or the single one, or the default.
+    pub fn read_all<T>(
+        &self,
+        name: &'static str,
+        parse: impl Fn(&Key, &str) -> Result<T, Fault>,
+    ) -> Vec<Set<T>> {
+        let node = self.entries.iter().find(|(word, _)| word.text == name).map(|(_, node)| &node.value);
+        let Some(Value::List(items)) = node else { return self.read(name, parse).into_iter().collect() };
+        let (key, _) = self.entry(name);
+        items.iter().filter_map(|item| self.item(key, item, &parse)).collect()
+    }
+
+    fn item<T>(
+        &self,
+        key: &Key,
+        node: &Node,
+        parse: impl Fn(&Key, &str) -> Result<T, Fault>,
+    ) -> Option<Set<T>> {
+        let secret = matches!(key.kind, Kind::Secret | Kind::Path);
+        let text = self.reader.text(key.name, node, secret)?;
+        match parse(key, &text) {
+            Ok(value) => Some(Set { value, place: node.place, given: true }),
+            Err(fault) => {
+                self.reader.fault(placed(key, node, fault));
+                None
+            }
+        }
+    }
+
     /// A whole number.
     pub fn integer(&self, name: &'static str) -> Option<Set<u64>> {
-        self.value(name, |key, text| {
+        self.read(name, |key, text| {
             let Kind::Integer(min, max) = key.kind else { unreachable!("`{name}` is not a number") };
-            let value = text.parse::<u64>().map_err(|_| malformed(name, text, "write a whole number"))?;
+            let help = format!("write a whole number from {min} to {max}");
+            let value = text.parse::<u64>().map_err(|_| malformed(name, text, &help))?;
             within(key, value, min, max)
         })
     }
 
     /// A decimal, in thousandths.
     pub fn milli(&self, name: &'static str) -> Option<Set<u64>> {
-        self.value(name, |key, text| {
+        self.read(name, |key, text| {
             let Kind::Decimal(min, max) = key.kind else { unreachable!("`{name}` is not a decimal") };
             let help = "write a number with at most three decimals";
             let value = units::milli(text).ok_or_else(|| malformed(name, text, help))?;
@@ -268,7 +305,7 @@ impl<'a> Table<'a> {
 
     /// A span of time.
     pub fn duration(&self, name: &'static str) -> Option<Set<Duration>> {
-        self.value(name, |key, text| {
+        self.read(name, |key, text| {
             let Kind::Duration(min, max) = key.kind else { unreachable!("`{name}` is not a duration") };
             span_of_time(key, text, min, max)
         })
@@ -276,7 +313,7 @@ impl<'a> Table<'a> {
 
     /// A span of time or `none`.
     pub fn limit(&self, name: &'static str) -> Option<Set<Option<Duration>>> {
-        self.value(name, |key, text| match key.kind {
+        self.read(name, |key, text| match key.kind {
             _ if text == "none" => Ok(None),
             Kind::Seconds(min, max) if text.bytes().all(|b| b.is_ascii_digit()) => {
                 span_of_time(key, &format!("{text}s"), min, max).map(Some)
@@ -288,7 +325,7 @@ impl<'a> Table<'a> {
 
     /// An amount of bytes.
     pub fn size(&self, name: &'static str) -> Option<Set<u64>> {
-        self.value(name, |key, text| {
+        self.read(name, |key, text| {
             let Kind::Size(min, max) = key.kind else { unreachable!("`{name}` is not a size") };
             let value = units::size(text).ok_or_else(|| match units::nearest_size(text) {
                 Some(near) => malformed(name, text, &format!("did you mean `{near}`?")),
@@ -300,7 +337,7 @@ impl<'a> Table<'a> {
 
     /// `true` or `false`.
     pub fn switch(&self, name: &'static str) -> Option<Set<bool>> {
-        self.value(name, |_, text| match text {
+        self.read(name, |_, text| match text {
             "true" => Ok(true),
             "false" => Ok(false),
             _ => Err(malformed(name, text, "write `true` or `false`")),
@@ -309,10 +346,15 @@ impl<'a> Table<'a> {
 
     /// One of a few words.
     pub fn choice(&self, name: &'static str) -> Option<Set<String>> {
-        self.value(name, |key, text| {
-            let Kind::Choice(words) = key.kind else { unreachable!("`{name}` is not a choice") };
+        self.read(name, |key, text| {
+            let Kind::Choice(words, later) = key.kind else { unreachable!("`{name}` is not a choice") };
             if words.contains(&text) {
                 return Ok(text.to_owned());
+            }
+            if later.contains(&text) {
+                let message = format!("`{name}` cannot be `{text}` yet");
+                let help = format!("this version knows {}", key.kind.range());
+                return Err(Fault::new(Code::NotYet, Place::default(), message).help(help));
             }
             let help = match keys::nearest(text, words.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -324,12 +366,12 @@ impl<'a> Table<'a> {
 
     /// Any text; of a key that is a secret, nothing is shown.
     pub fn string(&self, name: &'static str) -> Option<Set<String>> {
-        self.value(name, |_, text| Ok(text.to_owned()))
+        self.read(name, |_, text| Ok(text.to_owned()))
     }
 
     /// A path; a relative one starts at the file's directory.
     pub fn path(&self, name: &'static str) -> Option<Set<PathBuf>> {
-        self.value(name, |_, text| match text.contains(char::is_control) || text.is_empty() {
+        self.read(name, |_, text| match text.contains(char::is_control) || text.is_empty() {
             true => {
                 Err(Fault::new(Code::Malformed, Place::default(), format!("`{name}` is not a path")).hidden())
             }
@@ -350,7 +392,7 @@ impl<'a> Table<'a> {
 }
 
 /// Gives the fault its place, and takes a value that came from the environment out of it.
-fn from_environment(key: &Key, node: &Node, fault: Fault) -> Fault {
+fn placed(key: &Key, node: &Node, fault: Fault) -> Fault {
     match &node.value {
         Value::Scalar { text, .. } if text.contains("${env.") => {
             let message = format!("`{}` cannot be what `{}` stands for", key.name, shown(text));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is wrong with a configuration, where, and what to do: for people and for machines.
 //!
-//! Owns the codes and how a problem is shown. An excerpt shows keys, values of known harmless keys and the word that
-//! the problem is about; every other letter is covered, so that no secret of the file can reach a log.
+//! Owns the codes and how a problem is shown. An excerpt shows keys, values of known harmless keys and the
+//! word that the problem is about; every other letter is covered, so that no secret of the file can reach a
+//! log.
 
 use std::fmt;
 
@@ -129,7 +130,8 @@ impl Report {
         Report { origin: origin.to_owned(), problems: vec![problem], notes: Vec::new() }
     }
 
-    /// For machines: `{"file", "valid", "problems": [{"code", "severity", "line", "column", "message", "help"}]}`.
+    /// For machines: `{"file", "valid", "problems": [{"code", "severity", "line", "column", "message",
+    /// "help"}]}`.
     pub fn to_json(&self) -> serde_json::Value {
         let item = |severity: &str, p: &Problem| {
             serde_json::json!({

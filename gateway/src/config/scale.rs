@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The keys of a model that say how many replicas, and where they differ from what the same words mean elsewhere.
+//! The keys of a model that say how many replicas, and where they differ from what the same words mean
+//! elsewhere.
 //!
 //! Owns how a key and its annotation meet and how the target and the hard limit follow from each other.
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration after validation: immutable, typed, every default filled in.
 //!
-//! Owns the types and the defaults that the data plane reads. Must not know YAML: `file.rs` turns a document into this.
+//! Owns the types and the defaults that the data plane reads. Must not know YAML: `file.rs` turns a document
+//! into this.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! YAML text as a tree in which every word knows where it stands.
 //!
-//! Owns syntax: one document, no duplicate keys, no tags, aliases within bounds. Must not know any key of ours, nor
-//! what a scalar means: texts stay as they are written.
+//! Owns syntax: one document, no duplicate keys, no tags, aliases within bounds. Must not know any key of
+//! ours, nor what a scalar means: texts stay as they are written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
