@@ -640,9 +640,11 @@ fn wrong_documents() {
     for (text, expected) in cases {
         let report = errors(text);
         if places(&report.problems) != *expected {
-            wrong += &format!("{text}expected {expected:?}
+            wrong += &format!(
+                "{text}expected {expected:?}
 {report}
-");
+"
+            );
         }
     }
     assert!(wrong.is_empty(), "{wrong}");

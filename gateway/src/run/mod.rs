@@ -4,6 +4,7 @@
 //! Owns the order of start and stop, and the signals. Every step is elsewhere.
 
 mod announce;
+mod certificates;
 mod files;
 mod reload;
 mod seams;
@@ -149,11 +150,16 @@ async fn serve(mut running: Running) -> Exit {
     let mut sweep = tokio::time::interval(SWEEP);
     let mut upkeep = tokio::time::interval(UPKEEP);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut changes = running.reload.watch();
+    if let Some(certificates) = running.front.certificates.clone() {
+        tokio::spawn(certificates::keep_fresh(certificates));
+    }
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => running.reload.now(&running.gateway, &running.handle),
+            () = changes.changed() => running.reload.now(&running.gateway, &running.handle),
             _ = sweep.tick() => running.gateway.table.sweep(clock::now()),
             _ = upkeep.tick() => Exporter::install().upkeep(),
         }

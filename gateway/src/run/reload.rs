@@ -10,6 +10,8 @@ use sluice_scaler::{Handle, Input};
 
 use crate::admin::clock::unix_ms;
 use crate::admin::{ConfigInfo, ConfigReport};
+use crate::config::reload::{carry_over, diff};
+use crate::config::watch::Watch;
 use crate::config::{self, Loaded, Settings, Shutdown};
 use crate::gateway::Gateway;
 use crate::telemetry;
@@ -60,6 +62,15 @@ impl Reload {
         self.settings.shutdown.clone()
     }
 
+    /// Watches the file for other content than is in force.
+    pub(super) fn watch(&self) -> Watch {
+        let mut watch = Watch::new(&self.path, self.digest);
+        if let Err(error) = watch.listen() {
+            tracing::warn!(%error, "config_watch");
+        }
+        watch
+    }
+
     /// The file has changed, or a person asked (SIGHUP): all of it is taken over, or nothing.
     pub(super) fn now(&mut self, gateway: &Gateway, handle: &Handle) {
         self.take(config::load(&self.path), gateway, handle);
@@ -69,11 +80,11 @@ impl Reload {
         telemetry::config_reloaded(loaded.is_ok());
         let mut report = self.report.lock();
         report.reloaded_at_unix_ms = Some(unix_ms());
-        let loaded = match loaded {
+        let mut loaded = match loaded {
             Ok(loaded) => loaded,
             Err(problems) => {
                 tracing::error!("config_refused: the former configuration stays in force\n{problems}");
-                report.errors = vec![problems.to_string()];
+                report.errors = problems.problems.iter().map(|p| p.message.clone()).collect();
                 return;
             }
         };
@@ -81,7 +92,9 @@ impl Reload {
         report.digest = shown(loaded.digest);
         report.loaded_at_unix_ms = unix_ms();
         drop(report);
-        tracing::info!("config_reloaded");
+        carry_over(&self.settings, &mut loaded.settings);
+        let change = diff(&self.settings, &loaded.settings);
+        tracing::info!(%change, "config_reloaded");
         gateway.configure(&loaded.settings);
         handle.send(Input::Configure(loaded.settings.plan.clone()));
         self.settings = loaded.settings;

@@ -55,16 +55,22 @@ fn only_another_command_replaces_replicas() {
     assert_eq!(touched("{name: a, command: [sh, x]}"), (names(&["a"]), names(&["a"])));
     assert_eq!(touched("{name: a, command: [sh], env: {A: b}}"), (names(&["a"]), names(&["a"])));
     for keys in ["readiness: {path: /x}", "idleAfter: 1s", "bodyLimit: 1Mi", "backendKey: k", "groups: [g]"] {
-        assert_eq!(touched(&format!("{{name: a, command: [sh], {keys}}}")), (names(&["a"]), names(&[])), "{keys}");
+        assert_eq!(
+            touched(&format!("{{name: a, command: [sh], {keys}}}")),
+            (names(&["a"]), names(&[])),
+            "{keys}"
+        );
     }
 }
 
 #[test]
 fn keys_of_the_file_take_effect_at_once_or_after_a_restart() {
     let with = |line: &str| change(&format!("{line}\n{BASE}"));
-    for (line, key) in
-        [("limits: {connections: 5}", "limits"), ("shutdown: {deadline: 1s}", "shutdown"), ("memory: 1Gi", "memory")]
-    {
+    for (line, key) in [
+        ("limits: {connections: 5}", "limits"),
+        ("shutdown: {deadline: 1s}", "shutdown"),
+        ("memory: 1Gi", "memory"),
+    ] {
         assert_eq!(with(line), Change { live: vec![key], ..Change::default() });
     }
     let fixed = [
