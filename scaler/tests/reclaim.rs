@@ -6,7 +6,6 @@
 
 mod support;
 
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -115,7 +114,7 @@ struct Bystander(Child);
 
 impl Bystander {
     fn new() -> Bystander {
-        Bystander(Command::new("sleep").arg("600").process_group(0).spawn().unwrap())
+        Bystander(Command::new("sleep").arg("600").spawn().unwrap())
     }
 
     fn is_well(&mut self) -> bool {
@@ -179,40 +178,71 @@ fn the_children_of_a_living_instance_are_left_alone() {
     assert!(!family.any_alive());
 }
 
-/// A record whose process id now belongs to somebody else, and one that carries another mark.
+/// Field `n` of `/proc/PID/stat`, counted from 1.
+fn stat_field(pid: u32, n: usize) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = &stat[stat.rfind(')').unwrap() + 2..];
+    after_name.split(' ').nth(n - 3).unwrap().parse().unwrap()
+}
+
+/// The directory of an instance that died, with one record.
+fn dead_instance(place: &Path, record: &serde_json::Value) -> PathBuf {
+    let instance = place.join("state/dead");
+    std::fs::create_dir_all(&instance).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let space = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    let about = serde_json::json!({"boot": boot.trim(), "id_space": space.to_str().unwrap()});
+    std::fs::write(instance.join("instance.json"), about.to_string()).unwrap();
+    std::fs::write(instance.join("r1.json"), record.to_string()).unwrap();
+    instance
+}
+
+fn record_of(pid: u32, start: u64) -> serde_json::Value {
+    let identity = serde_json::json!({"pid": pid, "start": start});
+    serde_json::json!({"replica": 1, "model": "m", "port": 1, "leader": identity, "members": [], "stop": null})
+}
+
 #[test]
-fn a_record_of_a_process_that_is_no_more_hits_nobody() {
+fn a_record_whose_process_id_is_a_strangers_now_hits_nobody() {
     let place = tempfile::tempdir().unwrap();
-    let mut sluice = small("run", place.path()).spawn().unwrap();
-    eventually("the family is up", || Family::of(place.path()));
-    let record = eventually("the record is complete", || {
-        let mut files = std::fs::read_dir(place.path().join("state")).ok()?.filter_map(Result::ok);
-        let record = files.find(|entry| entry.path().is_dir())?.path().join("r1.json");
-        let text = std::fs::read_to_string(&record).ok()?;
-        text.contains("\"leader\":{").then_some((record, text))
-    });
-    let (record, text) = record;
-    sluice.kill().unwrap();
-    sluice.wait().unwrap();
     let mut bystander = Bystander::new();
-    let from = text.find("\"pid\":").unwrap() + "\"pid\":".len();
-    let to = from + text[from..].find(',').unwrap();
-    let forged = format!("{}{}{}", &text[..from], bystander.0.id(), &text[to..]);
-    std::fs::write(record, forged).unwrap();
+    let pid = bystander.0.id();
+    let instance = dead_instance(place.path(), &record_of(pid, stat_field(pid, 22) - 1));
     drop(open(place.path()));
     assert!(bystander.is_well());
+    assert!(!instance.exists());
+}
+
+#[test]
+fn a_recorded_process_with_another_instances_mark_is_left_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let marked = Command::new("sleep").arg("600").env("SLUICE_OWNER", "other/r1").spawn().unwrap();
+    let mut bystander = Bystander(marked);
+    let pid = bystander.0.id();
+    eventually("the mark can be read", || {
+        let environment = std::fs::read_to_string(format!("/proc/{pid}/environ")).ok()?;
+        environment.contains("SLUICE_OWNER=other/r1").then_some(())
+    });
+    dead_instance(place.path(), &record_of(pid, stat_field(pid, 22)));
+    drop(open(place.path()));
+    assert!(bystander.is_well());
+}
+
+#[test]
+fn a_recorded_process_that_wrote_over_its_environment_is_reclaimed() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sleep");
+    let mut leftover = Bystander(command.arg("600").env_clear().spawn().unwrap());
+    let pid = leftover.0.id();
+    dead_instance(place.path(), &record_of(pid, stat_field(pid, 22)));
+    drop(open(place.path()));
+    eventually("it was ended", || (!leftover.is_well()).then_some(()));
 }
 
 #[test]
 fn a_stop_command_runs_for_what_outlived_a_killed_sluice() {
     let place = tempfile::tempdir().unwrap();
     let note = place.path().join("note");
-    let instance = place.path().join("state/dead");
-    std::fs::create_dir_all(&instance).unwrap();
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let space = std::fs::read_link("/proc/self/ns/pid").unwrap();
-    let about = serde_json::json!({"boot": boot.trim(), "id_space": space.to_str().unwrap()});
-    std::fs::write(instance.join("instance.json"), about.to_string()).unwrap();
     let record = serde_json::json!({
         "replica": 1, "model": "m", "port": 1, "leader": null, "members": [],
         "stop": {
@@ -220,7 +250,7 @@ fn a_stop_command_runs_for_what_outlived_a_killed_sluice() {
             "directory": null, "deadline_ms": 10_000,
         },
     });
-    std::fs::write(instance.join("r1.json"), record.to_string()).unwrap();
+    let instance = dead_instance(place.path(), &record);
     drop(open(place.path()));
     assert_eq!(std::fs::read_to_string(note).unwrap(), "stopped\n");
     assert!(!instance.exists());

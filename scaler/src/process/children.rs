@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustix::process::{
@@ -34,6 +34,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Shortest pause between two scans of the process table for orphans.
 const SCAN_PAUSE: Duration = Duration::from_millis(50);
+
+/// A hard end waits this long for the list of children: longer than any fork takes.
+const LIST_WAIT: Duration = Duration::from_secs(2);
 
 static THREAD: LazyLock<Thread> = LazyLock::new(Thread::start);
 
@@ -110,11 +113,22 @@ pub(super) fn abandon(chosen: impl Fn(&str) -> bool) {
 }
 
 /// Kills every process that was started here, with its group and whatever carries its mark, and starts none any more.
-/// For a hard end of Sluice itself: a second signal, or a panic that ends the process.
+/// For a hard end of Sluice itself: a second signal, or a panic that ends the process. If the part that panicked is the
+/// one that holds the list of children, the parent-death signal is left to do it.
 pub fn kill_all() {
-    let mut leaders = leaders();
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < LIST_WAIT {
+        match LEADERS.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+            Ok(mut leaders) => return kill_every(&mut leaders),
+            Err(TryLockError::Poisoned(leaders)) => return kill_every(&mut leaders.into_inner()),
+        }
+    }
+}
+
+fn kill_every(leaders: &mut Leaders) {
     leaders.ending = true;
-    kill(&mut leaders, |_| true);
+    kill(leaders, |_| true);
 }
 
 fn kill(leaders: &mut Leaders, chosen: impl Fn(&str) -> bool) {

@@ -62,19 +62,20 @@ impl Family {
         self.strays.iter().copied().collect()
     }
 
-    /// Signals the group, and what left it.
-    pub(super) async fn signal(&self, signal: Signal) {
+    /// Signals the group, and what left it, with each of `signals` in turn.
+    pub(super) async fn signal(&self, signals: &'static [Signal]) {
         let family = self.clone();
-        blocking(move || family.signal_now(signal)).await;
+        blocking(move || family.signal_now(signals)).await;
     }
 
-    fn signal_now(&self, signal: Signal) {
-        // Nobody left in the group is no fault.
-        let _ = Pid::from_raw(self.leader.pid).map(|group| kill_process_group(group, signal));
-        for process in self.others() {
-            if process.group != self.leader.pid {
-                table::signal(process.identity, signal);
-            }
+    fn signal_now(&self, signals: &[Signal]) {
+        for &signal in signals {
+            // Nobody left in the group is no fault.
+            let _ = Pid::from_raw(self.leader.pid).map(|group| kill_process_group(group, signal));
+        }
+        let strays = self.others().into_iter().filter(|process| process.group != self.leader.pid);
+        for process in strays {
+            signals.iter().for_each(|&signal| table::signal(process.identity, signal));
         }
     }
 
@@ -107,7 +108,7 @@ impl Family {
     pub(super) async fn kill(&self) {
         let mut grace = LOOK_MAX;
         loop {
-            self.signal(Signal::KILL).await;
+            self.signal(&[Signal::KILL]).await;
             if self.gone(Some(Instant::now() + grace)).await {
                 return;
             }

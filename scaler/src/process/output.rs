@@ -20,7 +20,7 @@ use crate::text::{Redactor, join_last};
 const LINE_BYTES: usize = 16 * 1024;
 
 /// Lines of each stream kept per replica for the error message.
-const TAIL_LINES: usize = 200;
+const TAIL_LINES: usize = 20;
 
 /// Bytes of the last lines in an error message.
 const CAUSE_BYTES: usize = 400;

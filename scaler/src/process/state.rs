@@ -111,7 +111,7 @@ impl State {
         // Two starts at a time must not take each other for dead.
         let turn = root.join(LOCK);
         let _turn = locked(&turn).map_err(|e| at(&turn, e))?;
-        let leftovers = reclaim_all(root);
+        let leftovers = reclaim(root);
         let directory = root.join(instance);
         let state = State::create(directory.clone()).map_err(|e| at(&directory, e))?;
         Ok((state, leftovers))
@@ -173,44 +173,51 @@ fn records(directory: &Path) -> Vec<Record> {
     records.filter_map(|path| read(&path)).collect()
 }
 
-fn reclaim_all(root: &Path) -> Leftovers {
-    let mut all = Leftovers::default();
-    let Ok(entries) = fs::read_dir(root) else { return all };
-    let directories = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir());
-    for directory in directories {
-        // The lock file is missing if the instance died while it made its directory.
-        let lock = File::open(directory.join(LOCK));
-        if lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock))) {
-            continue;
-        }
-        let found = reclaim(&directory);
-        all.killed += found.killed;
-        all.stops.extend(found.stops);
-    }
-    all
+/// A dead instance whose processes can be told apart.
+struct Dead {
+    name: String,
+    directory: PathBuf,
+    records: Vec<Record>,
 }
 
-/// Ends what one dead instance left.
-fn reclaim(directory: &Path) -> Leftovers {
-    let mut leftovers = Leftovers::default();
+/// Ends what dead instances left, all at once: one look at the process table serves them all.
+fn reclaim(root: &Path) -> Leftovers {
+    let Ok(entries) = fs::read_dir(root) else { return Leftovers::default() };
+    let directories = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir());
+    let dead: Vec<Dead> = directories.filter(|path| !is_alive(path)).filter_map(dead).collect();
+    let Some(killed) = kill(&dead) else {
+        tracing::error!("leftovers_survive_sigkill");
+        return Leftovers::default();
+    };
+    let mut stops = Vec::new();
+    for Dead { directory, records, .. } in dead {
+        stops.extend(records.into_iter().filter_map(|record| record.stop));
+        let _ = fs::remove_dir_all(directory);
+    }
+    Leftovers { killed, stops }
+}
+
+fn is_alive(directory: &Path) -> bool {
+    // The lock file is missing if the instance died while it made its directory.
+    let lock = File::open(directory.join(LOCK));
+    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// Reads what a dead instance wrote, or clears it away if its process ids mean nothing any more.
+fn dead(directory: PathBuf) -> Option<Dead> {
     let instance: Option<Instance> = read(&directory.join(INSTANCE));
     let same_boot = instance.as_ref().is_some_and(|instance| instance.boot == table::boot());
-    let reachable = instance.as_ref().is_some_and(|instance| instance.id_space == table::id_space());
-    if same_boot && !reachable && !is_old(directory) {
-        return leftovers;
+    let reachable = instance.is_some_and(|instance| instance.id_space == table::id_space());
+    match (same_boot, reachable) {
+        (true, true) => {
+            let name = directory.file_name()?.to_str()?.to_owned();
+            let records = records(&directory);
+            return Some(Dead { name, directory, records });
+        }
+        (true, false) if !is_old(&directory) => {}
+        _ => drop(fs::remove_dir_all(directory)),
     }
-    if same_boot && reachable {
-        let records = records(directory);
-        let Some(name) = directory.file_name().and_then(|name| name.to_str()) else { return leftovers };
-        let Some(killed) = kill(name, &records) else {
-            tracing::error!(instance = name, "leftovers_survive_sigkill");
-            return leftovers;
-        };
-        leftovers.killed = killed;
-        leftovers.stops = records.into_iter().filter_map(|record| record.stop).collect();
-    }
-    let _ = fs::remove_dir_all(directory);
-    leftovers
+    None
 }
 
 fn is_old(directory: &Path) -> bool {
@@ -220,15 +227,15 @@ fn is_old(directory: &Path) -> bool {
 
 /// Kills until two looks find nothing (a process shows no environment for the moment in which it becomes another
 /// program). Says how many there were, or `None` if some survive.
-fn kill(instance: &str, records: &[Record]) -> Option<usize> {
+fn kill(dead: &[Dead]) -> Option<usize> {
     let begun = Instant::now();
     let mut seen = BTreeSet::new();
-    let mut clear = 0;
+    let mut clear = if dead.is_empty() { 2 } else { 0 };
     while clear < 2 {
         if begun.elapsed() > RECLAIM_LIMIT {
             return None;
         }
-        let found = find(instance, records);
+        let found = find(dead);
         clear = if found.is_empty() { clear + 1 } else { 0 };
         for process in found {
             if seen.insert(process.identity) {
@@ -241,16 +248,18 @@ fn kill(instance: &str, records: &[Record]) -> Option<usize> {
     Some(seen.len())
 }
 
-/// The living leftovers of `instance`.
-fn find(instance: &str, records: &[Record]) -> Vec<Process> {
+/// The living leftovers.
+fn find(dead: &[Dead]) -> Vec<Process> {
     let table = table::all();
-    let mine = lineage(&table);
+    let ours = lineage(&table);
     let mut found = table;
-    found.retain(|process| !process.zombie && !mine.contains(&process.identity.pid));
+    found.retain(|process| !process.zombie && !ours.contains(&process.identity.pid));
     found.retain(|process| match table::origin(process.identity.pid) {
-        Origin::Marked(mark) => mark.strip_prefix(instance).is_some_and(|rest| rest.starts_with('/')),
+        Origin::Marked(mark) => {
+            mark.split_once('/').is_some_and(|(of, _)| dead.iter().any(|dead| dead.name == of))
+        }
         // Programs that rewrite their title write over their environment.
-        Origin::Unknown => records.iter().any(|record| {
+        Origin::Unknown => dead.iter().flat_map(|dead| &dead.records).any(|record| {
             record.leader == Some(process.identity) || record.members.contains(&process.identity)
         }),
     });

@@ -168,7 +168,7 @@ impl<'a> Replica<'a> {
 
     /// The leader has ended by itself: nothing else of the family may stay.
     async fn clean_up(&mut self, exit: Exit, emit: impl Fn(ReplicaEvent)) {
-        self.family.signal(Signal::KILL).await;
+        self.family.signal(&[Signal::KILL]).await;
         let quick =
             self.launch.stop_command.is_none() && self.family.gone(Some(Instant::now() + QUICK_END)).await;
         if quick {
@@ -186,9 +186,8 @@ impl<'a> Replica<'a> {
         let deadline = Instant::now() + self.launch.stop_deadline;
         self.family.remember().await;
         self.run_stop_command().await;
-        self.family.signal(Signal::TERM).await;
-        // A stopped process takes the signal only when it runs again.
-        self.family.signal(Signal::CONT).await;
+        // A stopped process takes the first only when the second lets it run again.
+        self.family.signal(&[Signal::TERM, Signal::CONT]).await;
         let limit = deadline.max(Instant::now() + LEAST_GRACE);
         let mut exit = self.exit.clone();
         let left = async {
