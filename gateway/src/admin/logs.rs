@@ -14,7 +14,7 @@ use http_body::Frame;
 use serde::Deserialize;
 use sluice_scaler::LogLine;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc, watch};
 
 use super::api::{self, Line};
 use super::clock::{rfc3339, unix_ms};
@@ -45,16 +45,20 @@ pub(super) fn past(lines: &[LogLine]) -> Body {
     Body::from(text)
 }
 
-/// The lines of the past, then each line as it comes. Ends when the client leaves or the source closes.
+/// The lines of the past, then each line as it comes. Ends when the client leaves, the model goes or `stopping` is true.
 pub(super) fn follow(
     past: &[LogLine],
     live: broadcast::Receiver<LogLine>,
     slot: OwnedSemaphorePermit,
+    stopping: watch::Receiver<bool>,
 ) -> Body {
     let (out, lines) = mpsc::channel(16);
     let mut first = Vec::new();
     past.iter().for_each(|line| write(&api::line(line), &mut first));
-    tokio::spawn(feed(Bytes::from(first), live, out, slot));
+    tokio::spawn(async move {
+        feed(Bytes::from(first), live, out, stopping).await;
+        drop(slot);
+    });
     Body::new(Lines(lines))
 }
 
@@ -62,7 +66,7 @@ async fn feed(
     first: Bytes,
     mut live: broadcast::Receiver<LogLine>,
     out: mpsc::Sender<Bytes>,
-    _slot: OwnedSemaphorePermit,
+    mut stopping: watch::Receiver<bool>,
 ) {
     let mut next = first;
     loop {
@@ -71,6 +75,7 @@ async fn feed(
         }
         let line = tokio::select! {
             () = out.closed() => return,
+            _ = stopping.wait_for(|stop| *stop) => return,
             line = live.recv() => match line {
                 Ok(line) => api::line(&line),
                 Err(RecvError::Lagged(missed)) => remark(missed),

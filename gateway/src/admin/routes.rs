@@ -18,7 +18,7 @@ use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde::Deserialize;
 use sluice_core::{FleetStatus, ModelName, ModelStatus};
 use sluice_scaler::{Command, CommandError, Input};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tower::ServiceBuilder;
 use tower::limit::GlobalConcurrencyLimitLayer;
 
@@ -46,11 +46,12 @@ type Answer<T> = Result<T, Problem>;
 struct Shared {
     admin: AdminState,
     followers: Arc<Semaphore>,
+    stopping: watch::Receiver<bool>,
 }
 
-/// The whole service.
-pub(super) fn router(admin: AdminState, reach: Reach) -> Router {
-    let shared = Shared { admin, followers: Arc::new(Semaphore::new(FOLLOWERS)) };
+/// The whole service. Answers without an end do end once `stopping` is true.
+pub(super) fn router(admin: AdminState, reach: Reach, stopping: watch::Receiver<bool>) -> Router {
+    let shared = Shared { admin, followers: Arc::new(Semaphore::new(FOLLOWERS)), stopping };
     let limits = ServiceBuilder::new()
         .layer(HandleErrorLayer::new(limited))
         .load_shed()
@@ -148,7 +149,7 @@ fn model_logs(shared: &Shared, name: &str, query: &LogQuery) -> Answer<Response>
     let slot = Arc::clone(&shared.followers).try_acquire_owned();
     let slot =
         slot.map_err(|_| Problem::new(Kind::Overloaded, format!("{FOLLOWERS} clients follow logs")))?;
-    Ok(typed("application/x-ndjson", logs::follow(&past, live, slot)))
+    Ok(typed("application/x-ndjson", logs::follow(&past, live, slot, shared.stopping.clone())))
 }
 
 async fn order_model(State(shared): State<Shared>, uri: Uri) -> Answer<Response> {
@@ -218,8 +219,7 @@ fn find<'a>(status: &'a FleetStatus, name: &str) -> Answer<&'a ModelStatus> {
 }
 
 fn no_model(name: &str) -> Problem {
-    let detail = format!("model {name:?} is not configured; see {}", MODELS.trim_end_matches('/'));
-    Problem::new(Kind::UnknownModel, detail)
+    Problem::new(Kind::UnknownModel, format!("model {name:?} is not configured"))
 }
 
 /// What follows `/api/v1/models/`, as it came.

@@ -86,8 +86,8 @@ impl Admin {
             .thread_name("sluice-admin-render")
             .build()
             .map_err(AdminError::Thread)?;
-        let router = routes::router(state, reach);
         let (stop, stopping) = watch::channel(false);
+        let router = routes::router(state, reach, stopping.clone());
         let thread = std::thread::Builder::new()
             .name("sluice-admin".to_owned())
             .spawn(move || serve(runtime, listener, router, stopping))

@@ -15,17 +15,25 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sluice_core::{ModelName, ReplicaId};
 use sluice_scaler::{Command, CommandError};
+use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::fakes::{Fake, broken, cold, line, replica, warm};
 use super::guard::Reach;
 use super::problem::Kind;
-use super::{Admin, AdminError, ModelLoad, routes};
+use super::{Admin, AdminError, AdminState, ModelLoad, routes};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 fn router(fake: &Fake) -> Router {
-    routes::router(fake.state(), Reach::Loopback)
+    behind(fake.state())
+}
+
+fn behind(state: AdminState) -> Router {
+    let (stop, stopping) = watch::channel(false);
+    // The server holds the sender for as long as it serves.
+    std::mem::forget(stop);
+    routes::router(state, Reach::Loopback, stopping)
 }
 
 async fn ask(router: &Router, method: &str, path: &str) -> Response<Body> {
@@ -176,7 +184,7 @@ async fn refused_orders_say_why() {
     problem(ask(&router, "POST", "/api/v1/models/m:wake").await, Kind::FixedModel).await;
     problem(ask(&router, "POST", "/api/v1/models/m:sleep").await, Kind::ScalerStopped).await;
     let detail = problem(ask(&router, "POST", "/api/v1/models/n:wake").await, Kind::UnknownModel).await;
-    assert_eq!(detail, "model \"n\" is not configured; see /api/v1/models");
+    assert_eq!(detail, "model \"n\" is not configured");
 }
 
 #[tokio::test]
@@ -308,7 +316,7 @@ async fn a_silent_scaler_costs_a_timeout_and_many_are_shed() {
     let fake = Fake::new(vec![], vec![]);
     let mut state = fake.state();
     state.handle = handle;
-    let router = routes::router(state, Reach::Loopback);
+    let router = behind(state);
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..64 {
         let router = router.clone();
@@ -346,7 +354,7 @@ fn a_taken_address_is_named() {
 }
 
 #[test]
-fn it_stops_with_followers_connected_and_frees_its_port() {
+fn stopping_ends_followers_cleanly_and_frees_the_port() {
     use std::io::{Read, Write};
     let fake = Fake::new(vec![warm("m")], vec![]);
     *fake.logs.lines.lock().unwrap() = vec![line("one")];
@@ -361,8 +369,9 @@ fn it_stops_with_followers_connected_and_frees_its_port() {
     follower.read_exact(&mut start).unwrap();
     assert_eq!(&start, b"HTTP/1.1 200");
     admin.stop();
-    let mut rest = Vec::new();
-    let _ = follower.read_to_end(&mut rest);
+    let mut rest = String::new();
+    follower.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("\"text\":\"one\"") && rest.ends_with("\r\n0\r\n\r\n"), "{rest}");
     assert!(std::net::TcpStream::connect(address).is_err());
 }
 

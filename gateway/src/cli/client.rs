@@ -105,13 +105,14 @@ impl Client {
         let Ok(problem) = serde_json::from_slice::<Problem>(&body) else {
             return self.stranger(&format!("answer {status}"));
         };
-        let exit = match (status, problem.kind.strip_prefix(BASE)) {
-            (_, Some("unknown-model" | "unknown-replica")) => Exit::NotFound,
-            (StatusCode::CONFLICT, _) => Exit::Conflict,
-            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => Exit::Unauthorised,
-            _ => Exit::Failed,
+        let (exit, advice) = match (status, problem.kind.strip_prefix(BASE)) {
+            (_, Some("unknown-model")) => (Exit::NotFound, "\n`sluice get models` lists those that are"),
+            (_, Some("unknown-replica")) => (Exit::NotFound, "\n`sluice get replicas` lists those there are"),
+            (StatusCode::CONFLICT, _) => (Exit::Conflict, ""),
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => (Exit::Unauthorised, ""),
+            _ => (Exit::Failed, ""),
         };
-        Failure::new(exit, problem.detail)
+        Failure::new(exit, problem.detail + advice)
     }
 
     fn unreachable(&self, cause: &str) -> Failure {
