@@ -22,8 +22,8 @@ Examples:
   sluice wake gemma --wait              start a model and wait until it is ready"
 )]
 pub struct Cli {
-    /// When to colour tables.
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    /// Colour tables: always, never, or auto (on a terminal unless NO_COLOR is set; elsewhere if CLICOLOR_FORCE is).
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_possible_values = true)]
     pub color: Color,
     /// What to do; without it the help is printed.
     #[command(subcommand)]
@@ -76,7 +76,14 @@ Examples:
   kill -HUP <pid>                       read the file again")]
 pub struct RunArgs {
     /// Configuration file.
-    #[arg(short, long, env = "SLUICE_CONFIG", default_value = "sluice.yaml", value_name = "FILE")]
+    #[arg(
+        short,
+        long,
+        env = "SLUICE_CONFIG",
+        hide_env_values = true,
+        default_value = "sluice.yaml",
+        value_name = "FILE"
+    )]
     pub config: PathBuf,
 }
 
@@ -95,7 +102,7 @@ pub struct CheckArgs {
 #[derive(Clone, Debug, Args)]
 pub struct AdminArgs {
     /// Address of the admin listener.
-    #[arg(long, env = "SLUICE_ADMIN", default_value = ADMIN, value_name = "HOST:PORT")]
+    #[arg(long, env = "SLUICE_ADMIN", hide_env_values = true, default_value = ADMIN, value_name = "HOST:PORT")]
     pub admin: String,
 }
 

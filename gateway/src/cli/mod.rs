@@ -16,6 +16,8 @@ mod table;
 mod version;
 
 #[cfg(test)]
+mod docs_tests;
+#[cfg(test)]
 mod tests;
 
 use std::future::Future;
