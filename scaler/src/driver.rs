@@ -188,6 +188,8 @@ impl<B: Backend> Driver<B> {
             Some(Source::Fixed(_)) => return Err(CommandError::FixedModel(model.clone())),
             Some(Source::Launched) => {}
         }
+        // A request that has just ended must not look like one that came after the order.
+        self.feed_demand(Some(std::slice::from_ref(model)));
         self.feed(match command {
             Command::Wake(model) => Event::Wake(model),
             Command::Sleep(model) => Event::Sleep(model),
