@@ -47,7 +47,7 @@ pub enum Command {
     /// Serve the models of a configuration.
     Run(RunArgs),
     /// Check a configuration without running it.
-    Check(CheckArgs),
+    Check(super::check::CheckArgs),
     /// List models or replicas.
     Get(GetArgs),
     /// Start a model's first replica now.
@@ -85,17 +85,6 @@ pub struct RunArgs {
         value_name = "FILE"
     )]
     pub config: PathBuf,
-}
-
-/// `sluice check`.
-#[derive(Clone, Debug, Args)]
-#[command(before_help = "\
-Examples:
-  sluice check sluice.yaml              exit code 0 if it is right, 3 if not")]
-pub struct CheckArgs {
-    /// Configuration files.
-    #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<PathBuf>,
 }
 
 /// Where the running Sluice is.

@@ -46,6 +46,7 @@ pub fn main() -> ExitCode {
 pub fn dispatch(cli: Cli) -> ExitCode {
     match cli.command {
         Some(Command::Run(args)) => return crate::run::run(args).into(),
+        Some(Command::Check(args)) => return check::run(args),
         Some(Command::DemoEngine(args)) => return crate::demo_engine::run(args),
         _ => {}
     }

@@ -38,7 +38,7 @@ impl<'a> Cover<'a> {
             return String::new();
         };
         let own = if hidden { (0, 0) } else { (place.start, place.end) };
-        let covered = self.covered(*start, line, own);
+        let covered = self.covered(*start, self.without_comment(*start, line, place.end), own);
         let skip = if covered.len() > WIDTH { place.column.saturating_sub(1 + BEFORE) } else { 0 };
         let visible: String = covered.iter().skip(skip).take(WIDTH).collect();
         let inside = line.get(place.start.saturating_sub(*start)..place.end.saturating_sub(*start));
@@ -52,6 +52,17 @@ impl<'a> Cover<'a> {
             " ".repeat(indent),
             "^".repeat(width)
         )
+    }
+
+    /// The line up to where a comment seems to begin: nothing that may be shown comes after it.
+    fn without_comment<'l>(&self, start: usize, line: &'l str, marked: usize) -> &'l str {
+        let bare = |at: usize| {
+            let from = start + at;
+            let next = self.shown.partition_point(|(first, _)| *first < from);
+            marked <= from && self.shown.get(next).is_none_or(|(first, _)| *first >= start + line.len())
+        };
+        let comment = line.match_indices(" #").map(|(at, _)| at).find(|at| bare(*at));
+        comment.map_or(line, |at| &line[..at])
     }
 
     /// The line's characters; letters and digits of what may not be shown are dots.

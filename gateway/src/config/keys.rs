@@ -229,7 +229,8 @@ section! { pub(super) MODEL, "models[]";
     /// Largest request body; a larger one is 413. A few images in base64 fit.
     bodyLimit: Kind::Size("1Ki", "64Gi") => Value("32Mi");
     /// Bytes of request bodies of this model in memory at once.
-    bodyMemory: Kind::Size("1Ki", "1024Ti") => Words("`512Mi`, at least `bodyLimit`, at most `limits.bodyMemory`");
+    bodyMemory: Kind::Size("1Ki", "1024Ti") =>
+        Words("`512Mi`, at least `bodyLimit`, at most `limits.bodyMemory`");
     /// How much may wait.
     queue: Kind::Table(&QUEUE) => Words("see below");
     /// Memory that one replica needs, counted against the file's `memory`.

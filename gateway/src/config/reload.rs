@@ -97,8 +97,8 @@ pub fn diff(old: &Settings, new: &Settings) -> Change {
     change
 }
 
-/// Makes of `new` what a reload may take over from `old`: models keep the time of their first load, and models that
-/// did not change stay the very same value.
+/// Makes of `new` what a reload may take over from `old`: models keep the time of their first load, and
+/// models that did not change stay the very same value.
 pub fn carry_over(old: &Settings, new: &mut Settings) {
     for (name, model) in &mut new.models {
         let Some(before) = old.models.get(name) else { continue };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Says when the configuration file has other content.
 //!
-//! Editors write in place, truncate first or rename a new file over the old one; Kubernetes swaps a link two levels
-//! up. So the directories are watched rather than the file, a change counts once it has been quiet, and only other
-//! bytes are a change. Where the system sends no events, a look once a second finds it. Must not know what the file
-//! says.
+//! Editors write in place, truncate first or rename a new file over the old one; Kubernetes swaps a link two
+//! levels up. So the directories are watched rather than the file, a change counts once it has been quiet,
+//! and only other bytes are a change. Where the system sends no events, a look once a second finds it. Must
+//! not know what the file says.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Why a file cannot be watched by events; looking once a second goes on.
 #[derive(Debug, thiserror::Error)]
-#[error("the directory {} cannot be watched, so changes are looked for every second: {cause}", directory.display())]
+#[error("{} cannot be watched, so changes are looked for every second: {cause}", directory.display())]
 pub struct WatchError {
     directory: PathBuf,
     cause: notify::Error,
@@ -41,8 +41,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches `file`; `digest` is that of the content in use, as in [`super::Loaded::digest`], so that a change
-    /// between the loading and this call is not missed.
+    /// Watches `file`; `digest` is that of the content in use, as in [`super::Loaded::digest`], so that a
+    /// change between the loading and this call is not missed.
     pub fn new(file: &Path, digest: u64) -> Watch {
         let (file, poked) = (file.to_path_buf(), Arc::new(Notify::new()));
         Watch { file, seen: digest, poked, watcher: None, directories: Vec::new() }
@@ -85,10 +85,12 @@ impl Watch {
         Ok(self.watcher.insert(watcher))
     }
 
-    /// Waits until the file has other content than at the last answer. It may be dropped and called again at any time.
+    /// Waits until the file has other content than at the last answer. It may be dropped and called again at
+    /// any time.
     pub async fn changed(&mut self) {
         loop {
-            // A link may lead elsewhere by now; where that cannot be watched, the look below finds the change.
+            // A link may lead elsewhere by now; where that cannot be watched, the look below finds the
+            // change.
             let _ = self.listen();
             if timeout(LOOK, self.poked.notified()).await.is_ok() {
                 self.settle().await;

@@ -21,7 +21,8 @@ fn names(names: &[&str]) -> Vec<ModelName> {
 
 #[test]
 fn the_same_is_no_change_however_it_is_written_and_whenever_it_is_read() {
-    let other = "# comment\nmodels:\n- command: ['sh']\n  name: b\n  maxReplicas: 2\n- {name: a, command: [\"sh\"]}\n";
+    let other =
+        "# x\nmodels:\n- command: ['sh']\n  name: b\n  maxReplicas: 2\n- {name: a, command: [\"sh\"]}\n";
     assert!(change(other).is_empty());
     let (old, mut later) = (settings(BASE), settings(BASE));
     for model in later.models.values_mut() {
