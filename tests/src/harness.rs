@@ -11,6 +11,7 @@ mod leaks;
 pub mod metrics;
 mod ports;
 pub mod procs;
+mod replica;
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -25,8 +26,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-pub use engines::Engines;
+pub use engines::{Engines, Seen};
 use metrics::Metrics;
+pub use replica::Replica;
 
 use crate::client::{Answer, Request};
 use crate::clock::ms;
@@ -63,6 +65,7 @@ pub struct Gateway {
     pub admin: SocketAddr,
     dir: TempDir,
     child: Option<Child>,
+    wrapper: Vec<String>,
     env: Vec<(String, String)>,
     yaml: String,
     descriptors: usize,
@@ -97,6 +100,7 @@ impl Gateway {
             admin,
             dir,
             child: None,
+            wrapper: Vec::new(),
             env,
             yaml: String::new(),
             descriptors: 0,
@@ -142,8 +146,10 @@ impl Gateway {
     pub fn launch(&mut self) {
         let appending = || File::options().append(true).create(true).open(self.stderr_path());
         let log = appending().expect("the directory is ours");
-        let mut command = Command::new(binaries::gateway());
-        command.arg("run").arg("--config").arg(self.config_path());
+        let gateway = binaries::gateway().display().to_string();
+        let words: Vec<_> = self.wrapper.iter().chain(std::iter::once(&gateway)).collect();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg("run").arg("--config").arg(self.config_path());
         command.current_dir(self.dir()).envs(self.env.iter().map(|(k, v)| (k, v)));
         command.env(MARK, self.dir()).env("FAKE_ENGINE_LOG", self.journal_path());
         command.env("PATH", binaries::path_with_engine()).env("XDG_STATE_HOME", self.dir().join("state"));
@@ -162,12 +168,21 @@ impl Gateway {
             assert!(Instant::now() < deadline, "the gateway is not ready:\n{}", self.log_tail());
             tokio::time::sleep(ms(10)).await;
         }
-        self.descriptors = procs::descriptors(self.pid());
+        self.descriptors = settled_descriptors(self.pid()).await;
     }
 
-    /// The process id; 0 without a process.
+    /// Runs the gateway as the child of another program, given with its arguments.
+    pub fn wrap(&mut self, words: &[&str]) {
+        self.wrapper = words.iter().map(|w| (*w).to_owned()).collect();
+    }
+
+    /// The gateway's process id; 0 without a process.
     pub fn pid(&self) -> u32 {
-        self.child.as_ref().map_or(0, Child::id)
+        let direct = self.child.as_ref().map_or(0, Child::id);
+        if self.wrapper.is_empty() {
+            return direct;
+        }
+        procs::children(direct).first().map_or(direct, |p| p.pid)
     }
 
     /// What the gateway wrote to its standard outputs.
@@ -283,8 +298,8 @@ impl Gateway {
 
     /// Everything that the gateway started and that is still there, grandchildren included.
     pub fn offspring(&self) -> Vec<procs::Process> {
-        let own = self.pid();
-        procs::marked(&self.mark()).into_iter().filter(|p| p.pid != own).collect()
+        let own = [self.pid(), self.child.as_ref().map_or(0, Child::id)];
+        procs::marked(&self.mark()).into_iter().filter(|p| !own.contains(&p.pid)).collect()
     }
 
     fn mark(&self) -> String {
@@ -294,8 +309,9 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
+        let pid = Pid::from_raw(self.pid() as i32);
         if let Some(mut child) = self.child.take() {
-            let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
+            let _ = kill(pid, Signal::SIGTERM);
             let deadline = Instant::now() + Duration::from_secs(5);
             while Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
                 std::thread::sleep(ms(10));
@@ -319,6 +335,24 @@ impl Drop for Gateway {
             assert!(left.is_empty(), "processes outlive the gateway: {left:?}");
         }
     }
+}
+
+/// The number of open descriptors, once the threads of the start have opened what they need.
+async fn settled_descriptors(pid: u32) -> usize {
+    let (mut count, mut same) = (procs::descriptors(pid), 0);
+    while same < 5 {
+        tokio::time::sleep(ms(20)).await;
+        let now = procs::descriptors(pid);
+        same = if now == count { same + 1 } else { 0 };
+        count = now;
+    }
+    count
+}
+
+/// A further address that nobody else uses while the guard lives.
+pub fn spare_address() -> (SocketAddr, impl Sized) {
+    let lease = ports::lease();
+    (SocketAddr::from(([127, 0, 0, 1], lease.port)), lease)
 }
 
 /// Asks again and again, every 10 ms, until there is something; fails after `limit`.

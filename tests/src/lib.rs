@@ -5,6 +5,7 @@
 //! Must not link any crate of the product: everything here speaks to it as a stranger would.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod chance;
 pub mod client;
 pub mod clock;
 pub mod engine;

@@ -2,70 +2,19 @@
 //! Engine and client against each other: what the suites measure with must itself be right.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::net::SocketAddr;
-use std::process::{Child, Command};
-use std::time::Duration;
-
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use sluice_tests::client::{Conn, H2, Request};
 use sluice_tests::clock::{self, ms};
-use sluice_tests::engine::journal::{self, Closer, Event, Outcome};
+use sluice_tests::engine::journal::{Closer, Event, Outcome};
 use sluice_tests::engine::sha256;
-use sluice_tests::harness::{Engines, eventually, procs};
+use sluice_tests::harness::{Engines, Replica, procs};
 use sluice_tests::wire::{Ended, Want};
-
-struct Engine {
-    child: Child,
-    at: SocketAddr,
-    dir: tempfile::TempDir,
-}
-
-impl Engine {
-    fn launch(script: serde_json::Value) -> Engine {
-        let dir = tempfile::tempdir().unwrap();
-        // The port is free again when the engine binds it; nothing else here binds ports by number.
-        let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fake-engine"));
-        command.args(["--name", "e", "--port", &at.port().to_string(), "--log"]).arg(dir.path().join("log"));
-        command.args(["--script", &script.to_string()]);
-        let child = command.spawn().unwrap();
-        Engine { child, at, dir }
-    }
-
-    async fn start(script: serde_json::Value) -> Engine {
-        let engine = Engine::launch(script);
-        engine.wait(|e| !e.times(|e| matches!(e, Event::Listening)).is_empty()).await;
-        engine
-    }
-
-    fn log(&self) -> Engines {
-        Engines(journal::read(&self.dir.path().join("log")))
-    }
-
-    async fn wait(&self, holds: impl Fn(&Engines) -> bool) {
-        eventually("the engine's journal", Duration::from_secs(10), async || {
-            holds(&self.log()).then_some(())
-        })
-        .await;
-    }
-
-    fn term(&self) {
-        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).unwrap();
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[tokio::test]
 async fn a_request_is_described_and_answered() {
-    let engine = Engine::start(json!({})).await;
+    let engine = Replica::start("e", &json!({})).await;
     let body = "x".repeat(300_000);
     for request in [Request::post("/a?b", body.clone()), Request::post("/a?b", body.clone()).chunked(1000)] {
         let answer = request.field("X-Some", "thing").send(engine.at).await;
@@ -80,7 +29,7 @@ async fn a_request_is_described_and_answered() {
 
 #[tokio::test]
 async fn events_come_one_by_one_on_both_versions() {
-    let engine = Engine::start(json!({})).await;
+    let engine = Replica::start("e", &json!({})).await;
     let request = Request::chat("m").act(json!({"events": 6, "gap": 40, "splits": {"2": 30}}));
     let h2 = H2::open(engine.at).await.unwrap();
     let answers = [request.clone().send(engine.at).await, h2.exchange(&request).await];
@@ -96,7 +45,7 @@ async fn events_come_one_by_one_on_both_versions() {
 
 #[tokio::test]
 async fn faults_happen_where_they_should() {
-    let engine = Engine::start(json!({})).await;
+    let engine = Replica::start("e", &json!({})).await;
     let fault = |fault: serde_json::Value| {
         Request::chat("m").act(json!({"events": 4, "fault": fault})).limit(ms(300)).send(engine.at)
     };
@@ -113,7 +62,7 @@ async fn faults_happen_where_they_should() {
 
 #[tokio::test]
 async fn answers_take_every_shape() {
-    let engine = Engine::start(json!({})).await;
+    let engine = Replica::start("e", &json!({})).await;
     let act = |act| Request::chat("m").act(act).send(engine.at);
     let interim = act(json!({"interim": [103, 100], "trailers": [["X-T", "v"]]})).await;
     assert_eq!(interim.expect(200).interim.iter().map(|h| h.word(1)).collect::<Vec<_>>(), ["103", "100"]);
@@ -131,7 +80,7 @@ async fn answers_take_every_shape() {
 
 #[tokio::test]
 async fn departures_are_noticed() {
-    let engine = Engine::start(json!({})).await;
+    let engine = Replica::start("e", &json!({})).await;
     let request = Request::chat("m").act(json!({"events": 100, "gap": 20}));
     let five =
         |a: &sluice_tests::client::Answer| if a.events().len() >= 5 { Want::Enough } else { Want::More };
@@ -153,7 +102,7 @@ async fn departures_are_noticed() {
 
 #[tokio::test]
 async fn h2_streams_can_be_cancelled_and_stalled() {
-    let engine = Engine::start(json!({})).await;
+    let engine = Replica::start("e", &json!({})).await;
     let small = h2::client::Builder::new().initial_window_size(1000).clone();
     let h2 = H2::open_with(engine.at, &small).await.unwrap();
     let mut stream = h2.begin(&Request::chat("m").act(json!({"size": 5000}))).await.unwrap();
@@ -173,7 +122,8 @@ async fn h2_streams_can_be_cancelled_and_stalled() {
 
 #[tokio::test]
 async fn readiness_follows_the_script() {
-    let engine = Engine::start(json!({"readyAt": 400, "key": "K2", "probe": {"answers": [200, 503]}})).await;
+    let engine =
+        Replica::start("e", &json!({"readyAt": 400, "key": "K2", "probe": {"answers": [200, 503]}})).await;
     let probe = || Request::get("/health").field("authorization", "Bearer K2").send(engine.at);
     assert_eq!(Request::get("/health").send(engine.at).await.status, 401);
     assert_eq!(probe().await.status, 503);
@@ -192,7 +142,7 @@ async fn readiness_follows_the_script() {
 
 #[tokio::test]
 async fn a_full_engine_resets_and_an_idle_one_closes() {
-    let engine = Engine::start(json!({"maxConcurrent": 1, "idleClose": 100})).await;
+    let engine = Replica::start("e", &json!({"maxConcurrent": 1, "idleClose": 100})).await;
     let first = tokio::spawn(Request::chat("m").act(json!({"ttft": 300})).send(engine.at));
     engine.wait(|e| e.handled() == 1).await;
     assert_eq!(Request::chat("m").send(engine.at).await.ended, Ended::Reset);
@@ -204,24 +154,25 @@ async fn a_full_engine_resets_and_an_idle_one_closes() {
 
 #[tokio::test]
 async fn signals_and_exits_follow_the_script() {
-    let mut finishing = Engine::start(json!({"term": {"mode": "finish", "delay": 50}})).await;
+    let mut finishing = Replica::start("e", &json!({"term": {"mode": "finish", "delay": 50}})).await;
     let running = tokio::spawn(Request::chat("m").act(json!({"ttft": 300})).send(finishing.at));
     finishing.wait(|e| e.handled() == 1).await;
-    finishing.term();
+    finishing.signal(Signal::SIGTERM);
     running.await.unwrap().expect(200);
-    assert_eq!(finishing.child.wait().unwrap().code(), Some(0));
-    let mut deaf = Engine::start(json!({"term": {"mode": "ignore"}, "grandchild": true})).await;
-    let family = procs::children(deaf.child.id());
-    deaf.term();
+    assert_eq!(finishing.child().wait().unwrap().code(), Some(0));
+    let mut deaf = Replica::start("e", &json!({"term": {"mode": "ignore"}, "grandchild": true})).await;
+    let family = procs::children(deaf.child().id());
+    deaf.signal(Signal::SIGTERM);
     deaf.wait(|e| !e.terms().is_empty()).await;
-    assert!(deaf.child.try_wait().unwrap().is_none());
+    assert!(deaf.child().try_wait().unwrap().is_none());
     assert_eq!(family.len(), 1);
     kill(Pid::from_raw(family[0].pid as i32), Signal::SIGKILL).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let lock = json!({"lock": dir.path().join("lock")});
-    let _holder = Engine::start(lock.clone()).await;
-    assert_eq!(Engine::launch(lock).child.wait().unwrap().code(), Some(70));
-    let mut crash = Engine::launch(json!({"exit": {"code": 3, "after": 50, "stderr": "no such file\n"}}));
-    assert_eq!(crash.child.wait().unwrap().code(), Some(3));
+    let _holder = Replica::start("e", &lock).await;
+    assert_eq!(Replica::launch("e", &lock).child().wait().unwrap().code(), Some(70));
+    let mut crash =
+        Replica::launch("e", &json!({"exit": {"code": 3, "after": 50, "stderr": "no such file\n"}}));
+    assert_eq!(crash.child().wait().unwrap().code(), Some(3));
     assert_eq!(crash.log().exits(), [3]);
 }

@@ -54,8 +54,8 @@ impl Conn {
     }
 
     /// Makes the receive buffer small, so that a peer's writes soon block.
-    pub fn shrink(&self) -> io::Result<()> {
-        self.socket.set_recv_buffer_size(4096)
+    pub fn shrink(&self, bytes: usize) -> io::Result<()> {
+        self.socket.set_recv_buffer_size(bytes)
     }
 
     /// Sends exactly these bytes.
@@ -137,6 +137,22 @@ impl Conn {
             Err(_) => Ended::TimedOut,
         };
         (rest, ended)
+    }
+
+    /// Reads until at least so many bytes have come, and drops them; how many, and how it ended if it did.
+    pub async fn some(&mut self, least: usize) -> (usize, Option<Ended>) {
+        let mut got = 0;
+        let count = |piece: &[u8]| {
+            got += piece.len();
+            if got >= least { Want::Enough } else { Want::More }
+        };
+        let ended = match timeout(LIMIT, self.reader.body(BodyEnd::Close, count)).await {
+            Ok(Ok(_)) => Some(Ended::Whole),
+            Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => None,
+            Ok(Err(e)) => Some(e.into()),
+            Err(_) => Some(Ended::TimedOut),
+        };
+        (got, ended)
     }
 
     /// Bytes that came and were not read yet.

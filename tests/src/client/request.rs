@@ -96,7 +96,7 @@ impl Request {
     pub fn head_bytes(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
         if !self.fields.iter().any(|(n, _)| n.eq_ignore_ascii_case("host")) {
-            head += "host: sluice.test\r\n";
+            head += "host: 127.0.0.1\r\n";
         }
         for (name, value) in &self.fields {
             head += &format!("{name}: {value}\r\n");

@@ -41,13 +41,17 @@ pub(super) struct Terms {
     #[serde(default)]
     min_replicas: u32,
     idle_after: Option<String>,
-    url: Option<serde_json::Value>,
+    url: Option<String>,
+    urls: Option<Vec<String>>,
 }
 
 impl Terms {
     /// When the model goes to zero by itself: the time after which it does.
     pub fn sleeps_after(&self) -> Option<Duration> {
-        let text = self.idle_after.as_deref().filter(|_| self.min_replicas == 0 && self.url.is_none())?;
+        let text = self
+            .idle_after
+            .as_deref()
+            .filter(|_| self.min_replicas == 0 && self.url.is_none() && self.urls.is_none())?;
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let number: u64 = digits.parse().ok()?;
         match &text[digits.len()..] {

@@ -12,6 +12,8 @@ const GAUGES: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(12);
 /// Descriptors that may come and go.
 const SLACK: usize = 2;
+/// Descriptors of what the first start of a replica brings up, once.
+const FIRST_START: usize = 4;
 /// Descriptors that a living replica may cost: pipes, a process handle, pooled connections.
 const PER_REPLICA: usize = 6;
 /// On top of every limit: the case's tolerance and the scrape itself.
@@ -72,7 +74,7 @@ impl Gateway {
         loop {
             let children = procs::children(self.pid());
             let zombies: Vec<_> = children.iter().filter(|p| p.state == 'Z').collect();
-            let allowed = self.descriptors + SLACK + PER_REPLICA * children.len();
+            let allowed = self.descriptors + SLACK + FIRST_START + PER_REPLICA * children.len();
             let open = procs::descriptors(self.pid());
             if zombies.is_empty() && open <= allowed {
                 return;
@@ -83,7 +85,10 @@ impl Gateway {
                 }
                 if open > allowed {
                     let list = procs::descriptor_list(self.pid()).join(", ");
-                    faults.push(format!("{open} descriptors, {} at the start: {list}", self.descriptors));
+                    faults.push(format!(
+                        "{open} descriptors, {} at the start and {FIRST_START} for the first replica: {list}",
+                        self.descriptors
+                    ));
                 }
                 return;
             }
