@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A JSON body: what is found is a sound name, and neither white space nor a byte order mark around it matters.
+//! A JSON body: what is found is a sound name, and neither white space nor a byte order mark around it
+//! matters.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

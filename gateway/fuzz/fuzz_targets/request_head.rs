@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A request head: cuts change no verdict, what is forwarded would be accepted unchanged, every target has a route.
+//! A request head: cuts change no verdict, what is forwarded would be accepted unchanged, every target has a
+//! route.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

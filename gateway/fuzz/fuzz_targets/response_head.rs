@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A response head: cuts change no verdict, and what is relayed would be relayed unchanged. The first byte chooses the
-//! request that it answers.
+//! A response head: cuts change no verdict, and what is relayed would be relayed unchanged. The first byte
+//! chooses the request that it answers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The chunked transfer coding, checked byte by byte and passed through as it came.
 //!
-//! Owns how a chunked body is framed and which trailers survive. Must not know what the data means. Chunk extensions
-//! are passed through with the framing they stand in: taking them out would mean to write every chunk anew.
+//! Owns how a chunked body is framed and which trailers survive. Must not know what the data means. Chunk
+//! extensions are passed through with the framing they stand in: taking them out would mean to write every
+//! chunk anew.
 
 use crate::fields;
 
@@ -77,8 +78,8 @@ impl Chunked {
         if self.done() { &self.trailers } else { b"" }
     }
 
-    /// Takes the next bytes and calls `data` with every piece of content in them, in order. After an error the
-    /// decoder is of no further use.
+    /// Takes the next bytes and calls `data` with every piece of content in them, in order. After an error
+    /// the decoder is of no further use.
     pub fn feed(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<Fed, BadChunk> {
         let (mut taken, mut pass) = (0, 0);
         while self.state != State::Done {

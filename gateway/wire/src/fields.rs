@@ -121,8 +121,8 @@ fn by_prefix(name: &[u8]) -> Known {
     }
 }
 
-/// Whether a name with `_` reads as a name that the gateway acts on once `_` is taken for `-`, as servers behind
-/// CGI-like interfaces do. Such a name would smuggle past every rule here.
+/// Whether a name with `_` reads as a name that the gateway acts on once `_` is taken for `-`, as servers
+/// behind CGI-like interfaces do. Such a name would smuggle past every rule here.
 pub fn shadows_known(name: &[u8]) -> bool {
     if !name.contains(&b'_') {
         return false;
@@ -136,8 +136,8 @@ pub fn shadows_known(name: &[u8]) -> bool {
     if name.len() > LONGEST { by_prefix(dashed) != Known::Other } else { known(dashed) != Known::Other }
 }
 
-/// Whether `Connection` may not name this field: the sender of such a line asks us to strip what the message's far
-/// end, or our own decision, depends on (RFC 9110 §7.6.1).
+/// Whether `Connection` may not name this field: the sender of such a line asks us to strip what the
+/// message's far end, or our own decision, depends on (RFC 9110 §7.6.1).
 pub fn is_end_to_end(name: &[u8]) -> bool {
     match known(name) {
         Known::Connection
@@ -170,8 +170,8 @@ pub fn is_end_to_end(name: &[u8]) -> bool {
     }
 }
 
-/// Whether a trailer of this name may be passed on. Framing, routing, credentials, representation data and whatever
-/// changes how the message is read may come in the head only (RFC 9110 §6.5.1).
+/// Whether a trailer of this name may be passed on. Framing, routing, credentials, representation data and
+/// whatever changes how the message is read may come in the head only (RFC 9110 §6.5.1).
 pub fn is_allowed_trailer(name: &[u8]) -> bool {
     const NAMES: [&str; 18] = [
         "age",
@@ -217,8 +217,8 @@ pub fn is_token(value: &[u8]) -> bool {
     !value.is_empty() && value.iter().all(|c| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(c))
 }
 
-/// The fields of lines `name: value CRLF`, without a request or status line before them. Reading ends at an empty
-/// line or at the first that is not a field.
+/// The fields of lines `name: value CRLF`, without a request or status line before them. Reading ends at an
+/// empty line or at the first that is not a field.
 pub fn lines(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = block;
     std::iter::from_fn(move || {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds the model that a JSON body names, and refuses bodies that could name two.
 //!
-//! Owns what of a body must be sound before it may be routed: all of it is checked, nothing of it is kept. Must not
-//! know which models exist. No message repeats a byte of the body: prompts do not belong in answers or logs.
+//! Owns what of a body must be sound before it may be routed: all of it is checked, nothing of it is kept.
+//! Must not know which models exist. No message repeats a byte of the body: prompts do not belong in answers
+//! or logs.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -98,8 +99,9 @@ impl BadBody {
 
 /// The top-level `model` of a JSON object, unescaped; borrowed unless it has escapes.
 ///
-/// White space and a byte order mark may stand before the object. Keys are compared after unescaping, and a second
-/// key that differs from `model` in letter case alone counts as a repetition, because some readers take it for one.
+/// White space and a byte order mark may stand before the object. Keys are compared after unescaping, and a
+/// second key that differs from `model` in letter case alone counts as a repetition, because some readers
+/// take it for one.
 pub fn find_model(body: &[u8]) -> Result<Cow<'_, str>, BadBody> {
     let text = std::str::from_utf8(body).map_err(|e| BadBody::NotUtf8 { at: e.valid_up_to() })?;
     let json = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
@@ -128,8 +130,8 @@ fn position(error: &serde_json::Error) -> BadBody {
     if error.is_eof() { BadBody::Truncated { line, column } } else { BadBody::Syntax { line, column } }
 }
 
-/// The offset of the first bracket beyond [`DEPTH_MAX`] in what may be JSON. A walk without a stack: the reader
-/// behind it sets no bound on what it skips.
+/// The offset of the first bracket beyond [`DEPTH_MAX`] in what may be JSON. A walk without a stack: the
+/// reader behind it sets no bound on what it skips.
 fn too_deep(json: &[u8]) -> Option<usize> {
     let (mut at, mut depth) = (0, 0usize);
     while let Some(byte) = json.get(at) {

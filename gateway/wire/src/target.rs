@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which of the surfaces a request is for, by method and path alone.
 //!
-//! Owns the paths that Sluice answers, routes by, or refuses. Must not know models, credentials or bodies. Paths are
-//! brought to one spelling to be matched; what is sent on stays as it came.
+//! Owns the paths that Sluice answers, routes by, or refuses. Must not know models, credentials or bodies.
+//! Paths are brought to one spelling to be matched; what is sent on stays as it came.
 
 use std::borrow::Cow;
 

@@ -10,7 +10,8 @@ use super::Method;
 /// What is asked of request heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether the peer is a proxy whose `forwarded` and `x-forwarded-*` are passed on; otherwise they are removed.
+    /// Whether the peer is a proxy whose `forwarded` and `x-forwarded-*` are passed on; otherwise they are
+    /// removed.
     pub trust_forwarded: bool,
     /// Bytes of a head at most, with its empty line and one tolerated before it; a longer one is 431.
     pub head_bytes_max: usize,
@@ -75,7 +76,8 @@ pub struct RequestHead {
 /// `head` and `credentials` are lines `name: value CRLF` whose name and value are the client's bytes.
 #[derive(Debug, Default)]
 pub struct Forward {
-    /// Request line in origin-form and all fields to send on, without framing, credentials and last empty line.
+    /// Request line in origin-form and all fields to send on, without framing, credentials and last empty
+    /// line.
     pub head: Vec<u8>,
     /// The client's credential lines.
     pub credentials: Vec<u8>,

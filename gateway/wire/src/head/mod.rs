@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! HTTP/1 heads: read strictly, checked, and rewritten for the other side without a map of fields.
 //!
-//! Owns the rules that no cut of the input and no transport may change. An HTTP/2 request goes through the same
-//! [`request`]: its caller writes it as an HTTP/1.1 head. Must not know bodies, beyond how they are framed.
+//! Owns the rules that no cut of the input and no transport may change. An HTTP/2 request goes through the
+//! same [`request`]: its caller writes it as an HTTP/1.1 head. Must not know bodies, beyond how they are
+//! framed.
 
 mod forward;
 mod request;

@@ -52,8 +52,8 @@ pub fn request(input: &[u8], rules: &Rules, out: &mut Forward) -> Result<Option<
     Ok(Some(facts))
 }
 
-/// The head's bytes and how many were skipped before it, once its empty line is there. Refuses as early as the
-/// bytes allow, and with the same words however they were cut.
+/// The head's bytes and how many were skipped before it, once its empty line is there. Refuses as early as
+/// the bytes allow, and with the same words however they were cut.
 fn whole_head<'a>(input: &'a [u8], rules: &Rules) -> Result<Option<(usize, &'a [u8])>, Refused> {
     // One empty line before a request is tolerated (RFC 9112 §2.2), a second is not.
     let lead = if input.starts_with(b"\r\n") { 2 } else { 0 };
@@ -291,7 +291,8 @@ fn framing(line: &Line<'_, '_>, seen: &Seen<'_>) -> Result<RequestFraming, Refus
     Err(Refused::bad("transfer-encoding is not chunked"))
 }
 
-/// A handshake that asks for a WebSocket in every respect but its key is malformed; any other upgrade is left out.
+/// A handshake that asks for a WebSocket in every respect but its key is malformed; any other upgrade is left
+/// out.
 fn is_websocket(line: &Line<'_, '_>, seen: &Seen<'_>, framing: RequestFraming) -> Result<bool, Refused> {
     let asked = line.method == Method::Get
         && !line.http10

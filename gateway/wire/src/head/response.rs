@@ -59,8 +59,8 @@ const fn bad(reason: &'static str) -> BadResponse {
 
 /// Reads one response head from the start of `input`. `Ok(None)`: more bytes are needed.
 ///
-/// `asked_upgrade`: the request was a WebSocket handshake, so 101 may come. On success `out` holds status line and
-/// fields without framing and what belongs to this hop; its old content is lost.
+/// `asked_upgrade`: the request was a WebSocket handshake, so 101 may come. On success `out` holds status
+/// line and fields without framing and what belongs to this hop; its old content is lost.
 ///
 /// `x-sluice-*` and `x-request-id` are left out too: they are the gateway's to set.
 pub fn response(

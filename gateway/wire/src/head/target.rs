@@ -70,8 +70,8 @@ pub(super) fn same_host(a: &str, b: &str, default_port: &str) -> bool {
     a.get(..bare(a)).unwrap_or(a).eq_ignore_ascii_case(b.get(..bare(b)).unwrap_or(b))
 }
 
-/// Whether `host` is a name or an address with an optional port. Stricter than RFC 3986: no user, no sub-delimiters,
-/// which no host that routes here has and which lists of hosts would be cut at.
+/// Whether `host` is a name or an address with an optional port. Stricter than RFC 3986: no user, no
+/// sub-delimiters, which no host that routes here has and which lists of hosts would be cut at.
 pub(super) fn is_host(host: &[u8]) -> bool {
     let (name, port) = match host {
         [b'[', ..] => {
@@ -100,7 +100,8 @@ pub(super) fn is_host(host: &[u8]) -> bool {
     name_fits && port_fits
 }
 
-/// RFC 3986 and the few more that clients are known to send as they are. No backslash: some read it as a slash.
+/// RFC 3986 and the few more that clients are known to send as they are. No backslash: some read it as a
+/// slash.
 fn is_path_byte(c: u8) -> bool {
     matches!(c, b'!' | b'"' | b'$'..=b';' | b'=' | b'@'..=b'[' | b']'..=b'_' | b'a'..=b'~')
 }

@@ -218,14 +218,15 @@ proptest! {
         };
         let routed = model(&body);
         if let Ok(routed) = &routed {
-            prop_assert_eq!(named.first().and_then(|v| v.as_str()), Some(routed.as_str()), "first wins: {}", body);
-            prop_assert_eq!(named.last().and_then(|v| v.as_str()), Some(routed.as_str()), "last wins: {}", body);
+            let (first, last) = (named.first(), named.last());
+            prop_assert_eq!(first.and_then(|v| v.as_str()), Some(routed.as_str()), "first wins: {}", body);
+            prop_assert_eq!(last.and_then(|v| v.as_str()), Some(routed.as_str()), "last wins: {}", body);
         }
         prop_assert_eq!(routed.map_err(|e| e.code()), expected, "{}", body);
     }
 
-    /// What is accepted is JSON to the standard reader as well, with that model; what it accepts with one sound
-    /// model is accepted.
+    /// What is accepted is JSON to the standard reader as well, with that model; what it accepts with one
+    /// sound model is accepted.
     #[test]
     fn damaged_bodies_are_judged_as_the_standard_reader_judges_them(
         members in proptest::collection::vec(member(), 1..4),

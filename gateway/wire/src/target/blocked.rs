@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control surfaces of inference engines: they put a replica to sleep, change its weights or show other people's
-//! prompts, so no client reaches them.
+//! The control surfaces of inference engines: they put a replica to sleep, change its weights or show other
+//! people's prompts, so no client reaches them.
 //!
-//! Owns the list. A path is blocked when any reader on the way to an engine could take it for one of the list, so
-//! more is decoded and collapsed here than for matching.
+//! Owns the list. A path is blocked when any reader on the way to an engine could take it for one of the
+//! list, so more is decoded and collapsed here than for matching.
 
 use super::spelling::decoded;
 

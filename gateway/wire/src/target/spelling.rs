@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One spelling for the paths that mean the same (RFC 3986 §6.2.2): escapes of unreserved characters decoded, dot
-//! segments taken out. Everything else, doubled slashes too, stays.
+//! One spelling for the paths that mean the same (RFC 3986 §6.2.2): escapes of unreserved characters decoded,
+//! dot segments taken out. Everything else, doubled slashes too, stays.
 //!
 //! Must not know any path.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whatever this crate accepts, another reader of HTTP/1 understands the same way: method, target, fields, body and
-//! where the message ends. hyper is that reader; messages are generated, and some are damaged.
+//! Whatever this crate accepts, another reader of HTTP/1 understands the same way: method, target, fields,
+//! body and where the message ends. hyper is that reader; messages are generated, and some are damaged.
 //!
 //! The other direction does not hold and need not: hyper takes more than we do.
 
@@ -77,7 +77,8 @@ fn end_to_end(all: &Fields, switches: bool) -> Fields {
     all.iter().filter(|(name, _)| stays(name)).cloned().collect()
 }
 
-/// A chunked body read by us: its content, what is relayed, its trailers and the bytes it takes. `None`: unsound.
+/// A chunked body read by us: its content, what is relayed, its trailers and the bytes it takes. `None`:
+/// unsound.
 struct Body {
     data: Vec<u8>,
     relayed: Vec<u8>,

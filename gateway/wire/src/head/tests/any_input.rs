@@ -6,10 +6,14 @@ use proptest::prelude::*;
 use super::*;
 
 const REQUESTS: [&[u8]; 6] = [
-    b"POST /v1/x?a=1 HTTP/1.1\r\nHost: a:80\r\nContent-Length: 5\r\nConnection: keep-alive, x-a\r\nX-A: 1\r\nTE: trailers\r\n\r\nhello",
-    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n5;a=b\r\nhello\r\n0\r\nt: 1\r\n\r\n",
-    b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-    b"\r\nGET http://a.b/x HTTP/1.1\r\nHost: a.b:80\r\nAuthorization: s\r\nx-sluice-model: m\r\nx-forwarded-for: 1\r\n\r\n",
+    b"POST /v1/x?a=1 HTTP/1.1\r\nHost: a:80\r\nContent-Length: 5\r\nConnection: keep-alive, x-a\r\n\
+        X-A: 1\r\nTE: trailers\r\n\r\nhello",
+    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n5;a=b\r\n\
+        hello\r\n0\r\nt: 1\r\n\r\n",
+    b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    b"\r\nGET http://a.b/x HTTP/1.1\r\nHost: a.b:80\r\nAuthorization: s\r\nx-sluice-model: m\r\n\
+        x-forwarded-for: 1\r\n\r\n",
     b"GET / HTTP/1.0\r\nx-request-id: r\r\nX: \xe9\r\n\r\n",
     b"OPTIONS * HTTP/1.1\r\nHost: [::1]:8\r\nMax-Forwards: 3\r\nVia: 1.1 a\r\n\r\n",
 ];
@@ -38,7 +42,8 @@ fn damaged(start: &[u8], damage: Damage) -> Vec<u8> {
             1 => bytes.insert(at, BYTES[choice % BYTES.len()]),
             2 if bytes.len() > 1 => drop(bytes.remove(at)),
             3 => {
-                // A line twice, or moved to the front of the fields: what tables of single faults do not have.
+                // A line twice, or moved to the front of the fields: what tables of single faults do not
+                // have.
                 let lines: Vec<Vec<u8>> =
                     bytes.split_inclusive(|c| *c == b'\n').map(<[u8]>::to_vec).collect();
                 let line = lines[choice % lines.len()].clone();

@@ -103,6 +103,12 @@ fn u06_u22_what_speaks_of_an_absent_body_keeps_its_length() {
         (head.framing, head.reusable, out.as_str()),
         (ResponseFraming::None, true, "HTTP/1.1 200 OK\r\n")
     );
+    let both = ok("Content-Length: 9\r\nTransfer-Encoding: chunked\r\n");
+    let (head, out) = answer_to(Method::Head, both.as_bytes()).unwrap();
+    assert_eq!(
+        (head.framing, head.reusable, out.as_str()),
+        (ResponseFraming::None, false, "HTTP/1.1 200 OK\r\n")
+    );
     let (head, out) = answer_to(Method::Head, b"HTTP/1.1 204 N\r\nContent-Length: 9\r\n\r\n").unwrap();
     assert_eq!((head.framing, out.as_str()), (ResponseFraming::None, "HTTP/1.1 204 N\r\n"));
 }
@@ -128,8 +134,10 @@ fn u08_protocols_are_switched_only_when_asked() {
             response(input.as_bytes(), Method::Get, asked, &mut out).map_err(|bad| bad.reason)?.unwrap();
         Ok::<_, &str>((head.framing, head.reusable, String::from_utf8(out).unwrap()))
     };
-    let full = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n";
-    let sent = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\nconnection: upgrade\r\n";
+    let full = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Accept: x\r\n\r\n";
+    let sent = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\
+        connection: upgrade\r\n";
     assert_eq!(switch(full, true), Ok((ResponseFraming::None, false, sent.to_owned())));
     assert!(switch(full, false).is_err());
     assert!(switch("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", true).is_err());
@@ -164,11 +172,11 @@ fn u12_without_framing_the_body_ends_with_the_connection() {
 
 #[test]
 fn u18_u20_fc_08_what_belongs_to_the_hop_stays_behind() {
-    let (head, out) = answer(&ok(
-        "Connection: X-Secret\r\nConnection: x-other\r\nX-Secret: 1\r\nX-Other: 1\r\nKeep-Alive: timeout=5\r\n\
-         Trailer: x\r\nProxy-Authenticate: Basic\r\nUpgrade: h2c\r\nServer: s\r\nContent-Length: 0\r\n",
-    ))
-    .unwrap();
+    let (head, out) =
+        answer(&ok("Connection: X-Secret\r\nConnection: x-other\r\nX-Secret: 1\r\nX-Other: 1\r\n\
+            Keep-Alive: timeout=5\r\n\
+         Trailer: x\r\nProxy-Authenticate: Basic\r\nUpgrade: h2c\r\nServer: s\r\nContent-Length: 0\r\n"))
+        .unwrap();
     assert_eq!(out, "HTTP/1.1 200 OK\r\nServer: s\r\n");
     assert!(head.reusable && head.declares_trailers);
 }
