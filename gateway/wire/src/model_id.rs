@@ -61,7 +61,7 @@ pub enum BadBody {
         /// What it is, with an article.
         found: &'static str,
     },
-    /// `model` cannot be a name.
+    /// `model` is an empty string.
     #[error("\"model\" must not be empty")]
     EmptyName,
     /// Two top-level keys that some reader takes for `model`.
@@ -101,7 +101,8 @@ impl BadBody {
 ///
 /// White space and a byte order mark may stand before the object. Keys are compared after unescaping, and a
 /// second key that differs from `model` in letter case alone counts as a repetition, because some readers
-/// take it for one.
+/// take it for one. Any string that is not empty is found, of any length and with any characters: whoever looks
+/// it up says that it is unknown.
 pub fn find_model(body: &[u8]) -> Result<Cow<'_, str>, BadBody> {
     let text = std::str::from_utf8(body).map_err(|e| BadBody::NotUtf8 { at: e.valid_up_to() })?;
     let json = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);

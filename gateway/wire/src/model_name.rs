@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a model name may look like, wherever it came from: body, field or path.
+//! What a model name may look like in a field or a path. A body may name anything: see `model_id`.
 //!
 //! Must not know which models exist.
 
