@@ -182,7 +182,9 @@ impl Record {
         match &self.model {
             Some(model) => {
                 let metrics = model.metrics();
-                metrics.finished(self.status, took, self.first_byte, self.first_event);
+                // A client that left is told apart from one that was served, whatever head it had seen.
+                let code = if self.outcome == Outcome::ClientGone { 499 } else { self.status };
+                metrics.finished(code, took, self.first_byte, self.first_event);
                 // Who left while waiting is counted by the line.
                 if self.outcome == Outcome::ClientGone && self.replica.is_some() {
                     metrics.cancelled(Phase::InFlight);

@@ -41,6 +41,8 @@ pub struct Relaying {
     pub events: Option<EventBoundary>,
     /// Still to be sent, after the data.
     pub trailers: Option<HeaderMap>,
+    /// The last poll found nothing.
+    pub silent: bool,
     /// Of the connection.
     pub stream: super::server::Stream,
 }
@@ -59,8 +61,12 @@ pub enum Out {
 }
 
 impl Relaying {
-    fn over(&self, cx: &mut Context<'_>) -> Poll<&'static str> {
-        self.watch.set_until(earlier(self.between.map(Tick::after), self.total));
+    /// Nothing has come. The silence's deadline counts from its first poll, not from the last.
+    fn over(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
+        if !self.silent {
+            self.silent = true;
+            self.watch.set_until(earlier(self.between.map(Tick::after), self.total));
+        }
         self.watch.poll_over(cx).map(|over| match over {
             Over::Cut => "it was stopped",
             Over::Late => "it took too long",
@@ -68,6 +74,7 @@ impl Relaying {
     }
 
     fn count(&mut self, data: &[u8]) {
+        self.silent = false;
         self.stream.offered();
         self.record.body(data, self.events.as_mut());
     }

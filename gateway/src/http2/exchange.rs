@@ -72,7 +72,16 @@ pub async fn exchange(request: Request<Incoming>, connection: &Connection, strea
         Ok(begun) => {
             let total = begun.total();
             let between = record.model.as_ref().and_then(|m| m.settings().timeouts.between_bytes);
-            let relaying = Relaying { watch, record, total, between, events: None, trailers: None, stream };
+            let relaying = Relaying {
+                watch,
+                record,
+                total,
+                between,
+                events: None,
+                trailers: None,
+                silent: false,
+                stream,
+            };
             begun.respond(relaying)
         }
         Err(failure) => {

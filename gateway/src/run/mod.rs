@@ -159,7 +159,7 @@ async fn serve(mut running: Running) -> Exit {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => running.reload.now(&running.gateway, &running.handle),
-            () = changes.changed() => running.reload.now(&running.gateway, &running.handle),
+            Some(()) = changes.recv() => running.reload.now(&running.gateway, &running.handle),
             _ = sweep.tick() => running.gateway.table.sweep(clock::now()),
             _ = upkeep.tick() => Exporter::install().upkeep(),
         }

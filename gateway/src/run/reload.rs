@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluice_scaler::{Handle, Input};
+use tokio::sync::mpsc;
 
 use crate::admin::clock::unix_ms;
 use crate::admin::{ConfigInfo, ConfigReport};
@@ -62,13 +63,23 @@ impl Reload {
         self.settings.shutdown.clone()
     }
 
-    /// Watches the file for other content than is in force.
-    pub(super) fn watch(&self) -> Watch {
+    /// Says whenever the file has other content than is in force. The watch runs in a task of its own: it waits for
+    /// quiet, and must not begin anew whenever something else happens.
+    pub(super) fn watch(&self) -> mpsc::Receiver<()> {
         let mut watch = Watch::new(&self.path, self.digest);
         if let Err(error) = watch.listen() {
             tracing::warn!(%error, "config_watch");
         }
-        watch
+        let (poke, changes) = mpsc::channel(1);
+        tokio::spawn(async move {
+            loop {
+                watch.changed().await;
+                if poke.send(()).await.is_err() {
+                    return;
+                }
+            }
+        });
+        changes
     }
 
     /// The file has changed, or a person asked (SIGHUP): all of it is taken over, or nothing.
@@ -84,7 +95,11 @@ impl Reload {
             Ok(loaded) => loaded,
             Err(problems) => {
                 tracing::error!("config_refused: the former configuration stays in force\n{problems}");
-                report.errors = problems.problems.iter().map(|p| p.message.clone()).collect();
+                report.errors = problems
+                    .problems
+                    .iter()
+                    .map(|p| format!("{}:{}: {}", p.line, p.column, p.message))
+                    .collect();
                 return;
             }
         };

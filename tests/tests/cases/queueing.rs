@@ -79,7 +79,8 @@ async fn fc_19_what_was_queued_at_zero_goes_to_the_address_of_then() {
     for answer in waiting.drain(..) {
         answer.await.unwrap().expect(200);
     }
-    let holder = send(Request::chat("m").act(json!({"ttft": 30000})), gw.data);
+    // Its answer has begun, so it is not sent again when its replica dies.
+    let holder = send(Request::chat("m").act(json!({"events": 600, "gap": 50})), gw.data);
     in_flight(&gw, "m", 1).await;
     for n in 5..10 {
         waiting.push(send(numbered(n), gw.data));
@@ -91,7 +92,7 @@ async fn fc_19_what_was_queued_at_zero_goes_to_the_address_of_then() {
         answer.await.unwrap().expect(200);
     }
     let broken = holder.await.unwrap();
-    assert!(broken.status == 502 && broken.ended == Ended::Whole, "{}", broken.brief());
+    assert!(broken.status == 200 && broken.ended != Ended::Whole, "{}", broken.brief());
     let engines = gw.engines();
     assert_eq!(engines.pids().len(), 2);
     assert_eq!(numbers(&engines), (0..10).collect::<Vec<_>>(), "order of arrival");
