@@ -59,7 +59,6 @@ threads: 1
 models:
   - name: bench
     url: http://127.0.0.1:{backend}
-    minReplicas: 1
 """
 
 
@@ -100,18 +99,19 @@ class Proxy:
     def __init__(self, name, command, port, log):
         self.name, self.port = name, port
         self.process = subprocess.Popen(["taskset", "-c", "0", *command], stdout=log, stderr=log)
-        wait_for(port, self.process)
+        wait_for(port, self.process, log)
 
     def stop(self):
         self.process.terminate()
         self.process.wait(30)
 
 
-def wait_for(port, process):
+def wait_for(port, process, log):
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            sys.exit(f"a server ended at once with {process.returncode}")
+            log.seek(0)
+            sys.exit(f"a server ended at once with {process.returncode}:\n{log.read()[-4000:]}")
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
@@ -149,7 +149,7 @@ def interval(values, rounds=10_000):
 
 
 def run(options, directory, rows):
-    log = open(os.path.join(directory, "log"), "w", encoding="utf-8")
+    log = open(os.path.join(directory, "log"), "w+", encoding="utf-8")
     ports = {"dir": directory, "backend": free_port(), "port": free_port(), "admin": free_port(), "answer": "x" * 1024}
     paths = {}
     for name, text in (("backend", BACKEND), ("nginx", NGINX), ("sluice", SLUICE)):
@@ -159,7 +159,7 @@ def run(options, directory, rows):
     commands = {"nginx": ["nginx", "-c", paths["nginx"]], "sluice": [options.sluice, "run", "--config", paths["sluice"]]}
     backend = subprocess.Popen(["taskset", "-c", "1", "nginx", "-c", paths["backend"]], stdout=log, stderr=log)
     try:
-        wait_for(ports["backend"], backend)
+        wait_for(ports["backend"], backend, log)
         for scenario, size in SCENARIOS.items():
             body = os.path.join(directory, "body")
             head = '{"model": "bench", "max_tokens": 16, "prompt": "'
@@ -211,7 +211,7 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory() as directory:
         run(options, directory, rows)
-    os.makedirs(os.path.dirname(options.rows), exist_ok=True)
+    os.makedirs(os.path.dirname(options.rows) or ".", exist_ok=True)
     with open(options.rows, "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("scenario", "round", "proxy", "requests", "cpu_us", "foreign"), *rows])
     report(rows)
