@@ -2,6 +2,8 @@
 //! What people meet first: the shipped demo configuration, as it is but for ports and times.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::net::SocketAddr;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -32,6 +34,15 @@ fn stream(model: &str, tokens: u32) -> Request {
     )
 }
 
+/// Process id and address of the one demo engine.
+fn engine(gateway: &Gateway) -> (u32, SocketAddr) {
+    let processes = gateway.offspring();
+    assert_eq!(processes.len(), 1, "{processes:?}");
+    let port = processes[0].command.split("--port=").nth(1).unwrap();
+    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+    (processes[0].pid, SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap())))
+}
+
 #[tokio::test]
 async fn the_demo_goes_from_zero_to_answers_and_back() {
     let _turn = turn(Cost::Light).await;
@@ -56,9 +67,8 @@ async fn the_demo_goes_from_zero_to_answers_and_back() {
     let predict = gateway.send(post("/v1/models/embed-demo:predict", json!({"instances": [[1, 2]]}))).await;
     assert_eq!(predict.expect(200).json(), json!({"predictions": [3.0]}));
 
-    gateway.settled("chat-demo", 0).await;
-    gateway.settled("embed-demo", 0).await;
-    assert!(gateway.offspring().is_empty(), "something is left: {:?}", gateway.offspring());
+    eventually("both models are at zero", ms(15_000), async || gateway.offspring().is_empty().then_some(()))
+        .await;
 }
 
 #[tokio::test]
@@ -67,15 +77,11 @@ async fn a_demo_engine_that_is_told_to_stop_finishes_what_it_has() {
     let changes = [("--load-time=2s", "--load-time=0s"), ("--concurrency=4 ", "--concurrency=1 ")];
     let gateway = Gateway::start(&demo(&changes)).await;
     gateway.send(stream("chat-demo", 1)).await.expect(200);
-    let engine = gateway.offspring()[0].pid;
+    let (engine, at) = engine(&gateway);
 
-    let metrics = async || -> Option<String> {
-        let line = gateway.replicas("chat-demo").await[0]["address"].as_str()?.to_owned();
-        Some(Request::get("/metrics").send(line.parse().ok()?).await.expect(200).text())
-    };
     let told = async {
         eventually("one request runs and one waits", ms(10_000), async || {
-            let text = metrics().await?;
+            let text = Request::get("/metrics").send(at).await.text();
             let both = ["running", "waiting"]
                 .map(|what| format!("num_requests_{what}{{model_name=\"chat-demo\"}} 1"));
             both.iter().all(|line| text.contains(line)).then_some(())
