@@ -62,7 +62,7 @@ impl Core {
     /// it is stopped.
     pub fn step(&mut self, now: Micros, event: &Event, actions: &mut Vec<Action>) {
         self.now = self.now.max(now);
-        let mut touched = self.take_due();
+        let mut touched = BTreeSet::new();
         self.take_in(event, &mut touched, actions);
         self.look_again(touched, actions);
     }
@@ -90,7 +90,8 @@ impl Core {
         }
     }
 
-    /// When a `Tick` has something to do if nothing else happens; later than the last step's time, or `None`.
+    /// When a `Tick` has something to do if nothing else happens; later than the last tick's time, or `None`. Only a
+    /// tick looks at deadlines, so a caller that has new reports hands them in before it.
     pub fn next_deadline(&self) -> Option<Micros> {
         self.timers.first().map(|&(due, _)| due)
     }
@@ -142,7 +143,7 @@ impl Core {
                 self.shutting_down = true;
                 touched.extend(self.models.keys().cloned());
             }
-            Event::Tick => {}
+            Event::Tick => touched.append(&mut self.take_due()),
         }
     }
 

@@ -13,6 +13,7 @@ mod health;
 pub mod ids;
 #[cfg(test)]
 mod invariant;
+pub mod journal;
 mod ledger;
 mod lifecycle;
 mod model;
@@ -37,6 +38,7 @@ pub use action::Action;
 pub use core::Core;
 pub use event::{Event, ReplicaEvent};
 pub use ids::{ModelName, ReplicaId};
+pub use journal::{Difference, Journal, ReplayError, ReplayReport, replay};
 pub use report::{Address, Demand, Fault, ModelRoute, ModelState, ReplicaRoute, Routes, WakeEstimate};
 pub use spec::{FleetSpec, LifeSpec, ModelSpec, ScaleSpec, Source};
 pub use status::{FleetStatus, ModelStatus, Phase, ReplicaStatus};

@@ -79,15 +79,17 @@ impl Rig {
     pub fn step(&mut self, event: Event) {
         self.core.step(self.now, &event, &mut self.actions);
         invariant::check(&self.core);
-        let next = self.core.next_deadline();
-        assert!(next.is_none_or(|due| due > self.now), "a deadline is left over: {next:?} at {:?}", self.now);
+        if event == Event::Tick {
+            let next = self.core.next_deadline();
+            assert!(next.is_none_or(|due| due > self.now), "a tick at {:?} leaves {next:?}", self.now);
+        }
     }
 
     /// Lets time pass, with a tick at each of the core's deadlines.
     pub fn pass(&mut self, ms: u64) {
         let end = self.now.after(Micros::from_millis(ms));
         while let Some(due) = self.core.next_deadline().filter(|&due| due <= end) {
-            self.now = due;
+            self.now = self.now.max(due);
             self.step(Event::Tick);
         }
         self.now = end;

@@ -9,7 +9,7 @@ use crate::testkit::{life, spec};
 use crate::tests::world::{Fate, Record, World};
 use crate::{
     Bytes, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelSpec, ReplicaEvent, ReplicaId, ScaleSpec,
-    Source,
+    Source, replay,
 };
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "f"];
@@ -202,5 +202,8 @@ proptest! {
         let mut world = World::new(full.clone(), seed);
         ops.into_iter().for_each(|op| apply(&mut world, &full, op));
         settle(&mut world, &full);
+        let report = replay(&world.journal.dump()).unwrap();
+        prop_assert_eq!(report.difference, None);
+        prop_assert!(report.inputs > 400, "{} inputs", report.inputs);
     }
 }
