@@ -9,6 +9,7 @@ use crate::decide::Rule;
 use crate::health::Health;
 use crate::ids::{ModelName, ReplicaId};
 use crate::report::{Address, Demand};
+use crate::residency::Standing;
 use crate::spec::{ModelSpec, Source};
 use crate::status::Phase;
 use crate::units::{Bytes, Micros};
@@ -48,6 +49,8 @@ pub(crate) struct Model {
     pub contended: bool,
     /// Last time it had load.
     pub used: Micros,
+    /// What of it mattered to room at the last look.
+    pub standing: Standing,
     /// When `residency` can next do something for it.
     pub room_due: Option<Micros>,
     /// When it is next in the core's timers.
@@ -127,6 +130,7 @@ impl Model {
             waiting: None,
             contended: false,
             used: Micros::ZERO,
+            standing: Standing::default(),
             room_due: None,
             due: None,
         }

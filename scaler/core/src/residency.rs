@@ -14,6 +14,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::{ModelName, ReplicaId};
 use crate::ledger::Ledger;
 use crate::model::{Held, Model, Replica};
@@ -64,6 +66,33 @@ pub(crate) fn needs_room(model: &Model, budget: Option<Bytes>) -> bool {
 pub(crate) fn is_waiting(model: &Model) -> bool {
     let ordered = matches!(model.held, Some(Held { ordered: true, ready: None }));
     model.need > 0 && model.staying() == 0 && (model.queued() > 0 || ordered)
+}
+
+/// What of a model can matter to anybody's room besides the passing of time: while it is the same, nobody needs to
+/// look again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    need: u32,
+    waiting: bool,
+    queued: bool,
+    quiet: bool,
+    staying: u32,
+    ready: u32,
+    idle: u32,
+}
+
+/// The model's standing now.
+pub(crate) fn standing(model: &Model) -> Standing {
+    let idle = model.replicas.keys().filter(|&&id| model.in_flight_at(id) == 0).count();
+    Standing {
+        need: model.need,
+        waiting: model.waiting.is_some(),
+        queued: model.queued() > 0,
+        quiet: model.quiet().is_some(),
+        staying: model.staying(),
+        ready: model.count(Phase::Ready),
+        idle: idle as u32,
+    }
 }
 
 /// Looks at all models short of room.

@@ -26,12 +26,14 @@ impl Core {
     /// Looks at all models short of room, if anything about room may have changed. Adds the models that this changed
     /// to `touched`.
     pub(crate) fn share_room(&mut self, touched: &mut BTreeSet<ModelName>, actions: &mut Vec<Action>) {
+        let mut changed = std::mem::take(&mut self.freed);
+        for name in touched.iter() {
+            changed |= self.stands_anew(name);
+        }
         let nothing_open = self.short.is_empty() && self.evictions.is_empty() && self.contended.is_empty();
-        if nothing_open || !(self.freed || touched.iter().any(|name| self.concerns_room(name))) {
-            self.freed = false;
+        if nothing_open || !changed {
             return;
         }
-        self.freed = false;
         let returned = self.take_back_evictions();
         self.look_at(returned, touched, actions);
         let outcome = residency::look(&self.view(), &self.short);
@@ -58,8 +60,15 @@ impl Core {
         View { models: &self.models, ledger: &self.ledger, budget: self.memory, now: self.now }
     }
 
-    fn concerns_room(&self, name: &ModelName) -> bool {
-        self.models.get(name).is_some_and(|model| residency::needs_room(model, self.memory))
+    /// Whether what of the model matters to room has changed, or its time to look again has come. Notes the new state.
+    fn stands_anew(&mut self, name: &ModelName) -> bool {
+        let (budget, now) = (self.memory, self.now);
+        let Some(model) = self.models.get_mut(name).filter(|m| residency::needs_room(m, budget)) else {
+            return false;
+        };
+        let standing = residency::standing(model);
+        let changed = std::mem::replace(&mut model.standing, standing) != standing;
+        changed || model.room_due.is_some_and(|due| due <= now)
     }
 
     /// Evictions for models that no longer wait are off. Returns the models that may keep their replicas.
@@ -87,6 +96,7 @@ impl Core {
         for name in outcome.starts {
             self.start_launched(&name, actions);
             self.enlist(&name);
+            self.stands_anew(&name);
             touched.insert(name);
         }
         for (victim, id, waiting) in outcome.evictions {
@@ -134,6 +144,7 @@ impl Core {
         model.health.start_failed(self.now, self.now, &life, cause);
     }
 
+    /// Applies the models' own rules again. What this changes is no reason for another look, what changes back is.
     fn look_at(
         &mut self,
         names: BTreeSet<ModelName>,
@@ -142,6 +153,7 @@ impl Core {
     ) {
         for name in names {
             self.reconcile(&name, actions);
+            self.stands_anew(&name);
             touched.insert(name);
         }
     }
