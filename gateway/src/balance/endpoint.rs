@@ -14,6 +14,8 @@ use sluice_core::{Address, Micros, ReplicaId, ReplicaRoute};
 
 /// Pause before the first trial after a failed connection; doubles with each further trial.
 const BACKOFF_FIRST: Micros = Micros::from_millis(250);
+/// Pause after it broke off an exchange: longer than it takes to notice that its process has ended.
+const BREAK_PAUSE: Micros = Micros::from_millis(100);
 /// Longest pause between trials.
 const BACKOFF_MAX: Micros = Micros::from_secs(10);
 /// How long a fresh replica is loaded with less than its share.
@@ -39,6 +41,8 @@ pub struct Endpoint {
     retry_at: AtomicU64,
     /// Trials since it was set aside.
     trials: AtomicU32,
+    /// Not before this is anything new sent there, because it has just broken off an exchange.
+    paused_until: AtomicU64,
 }
 
 /// How full an endpoint is: `in_flight` against `weight` thousandths of a request. Ordered, exactly.
@@ -66,6 +70,7 @@ impl Endpoint {
             ready_since: AtomicU64::new(route.ready_since.0),
             retry_at: AtomicU64::new(0),
             trials: AtomicU32::new(0),
+            paused_until: AtomicU64::new(0),
         }
     }
 
@@ -91,6 +96,12 @@ impl Endpoint {
         let _ = self.retry_at.compare_exchange(0, retry_at, Ordering::AcqRel, Ordering::Acquire);
     }
 
+    /// Reports that it broke off an exchange. Its process may have ended, and what were sent there now would be lost
+    /// with it; nothing new is, for a moment in which that would be noticed.
+    pub fn broke_off(&self, now: Micros) {
+        self.paused_until.fetch_max(now.after(BREAK_PAUSE).0, Ordering::AcqRel);
+    }
+
     /// Reports that it answered, with whatever status: it is in rotation.
     pub fn answered(&self) {
         if self.retry_at.load(Ordering::Acquire) != 0 {
@@ -99,9 +110,9 @@ impl Endpoint {
         }
     }
 
-    /// Whether a request may be sent there now: in rotation, or due for a trial.
+    /// Whether a request may be sent there now: in rotation, or due for a trial, and not in a pause.
     pub(crate) fn is_in_turn(&self, now: Micros) -> bool {
-        self.retry_at.load(Ordering::Acquire) <= now.0
+        self.retry_at.load(Ordering::Acquire) <= now.0 && self.paused_until.load(Ordering::Acquire) <= now.0
     }
 
     /// Whether it takes requests by what the scaler says, whatever its health.

@@ -59,16 +59,7 @@ pub(super) fn read(model: &Table<'_>, created: u64) -> Option<Draft> {
             Fault::new(Code::Conflict, set.place, "`passCredentials` and a backend key exclude each other");
         model.reader.fault(fault.help("with a key of its own the replica gets that; remove one of the two"));
     }
-    let (source, scale) = match &launch {
-        Launch::Process(_) => (Source::Launched, scale),
-        Launch::Fixed(fixed) => {
-            let count = u32::try_from(fixed.urls.len()).unwrap_or(u32::MAX).max(1);
-            (
-                Source::Fixed(count),
-                sluice_core::ScaleSpec { min_replicas: count, max_replicas: count, ..scale },
-            )
-        }
-    };
+    let (source, scale) = source(&launch, scale);
     let settings = ModelSettings {
         name: ModelName::from(name.value.as_str()),
         body_limit: fit(sizes.body_limit.value),
@@ -102,6 +93,18 @@ pub(super) fn read(model: &Table<'_>, created: u64) -> Option<Draft> {
         body_memory: sizes.body_memory,
         memory,
     })
+}
+
+/// Where replicas come from; fixed addresses are all attached, whatever the scaling keys say.
+fn source(launch: &Launch, scale: sluice_core::ScaleSpec) -> (Source, sluice_core::ScaleSpec) {
+    match launch {
+        Launch::Process(_) => (Source::Launched, scale),
+        Launch::Fixed(fixed) => {
+            let count = u32::try_from(fixed.urls.len()).unwrap_or(u32::MAX).max(1);
+            let all = sluice_core::ScaleSpec { min_replicas: count, max_replicas: count, ..scale };
+            (Source::Fixed(count), all)
+        }
+    }
 }
 
 /// A name that requests can carry.

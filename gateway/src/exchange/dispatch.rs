@@ -73,6 +73,7 @@ pub async fn whole(
             Err(Broken::Closed) => {
                 let ended = Ended::Broken { reused: up.reused(), responded: up.responded() };
                 if !retry::again(ended, connects, resends, settings.retry_stale) {
+                    up.permit().endpoint().broke_off(clock::now());
                     return Err(Failure::Upstream("it closed the connection"));
                 }
                 resends += 1;

@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::io::Write;
 use std::task::Poll;
 
+use sluice_scaler::clock;
 use sluice_wire::chunk::chunk_head;
 use sluice_wire::head::{self, Method, RequestHead, ResponseFraming};
 use sluice_wire::sse::EventBoundary;
@@ -67,13 +68,18 @@ pub(super) async fn relay<I: Io>(
     let framing = begin(&up, answering.head, &mut keep, out, &record.request_id);
     let mut events = up.head().event_stream.then(EventBoundary::default);
     loop {
-        if let Err(stop) = pass(client, &mut up, framing, &answering, (out, &mut events), record).await {
-            return broken(client, stop, framing, events, record).await;
-        }
-        if up.done() {
+        let mut step = pass(client, &mut up, framing, &answering, (out, &mut events), record).await;
+        if step.is_ok() && !up.done() {
+            step = fill(client, &mut up, &mut upload, &answering).await;
+        } else if step.is_ok() {
             break;
         }
-        if let Err(stop) = fill(client, &mut up, &mut upload, &answering).await {
+        if let Err(stop) = step {
+            if matches!(stop, Stop::Replica(_)) {
+                up.permit().endpoint().broke_off(clock::now());
+            }
+            // The slot is free while the client is still being told.
+            drop(up);
             return broken(client, stop, framing, events, record).await;
         }
     }

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use sluice_scaler::clock;
 use sluice_wire::sse::EventBoundary;
 use tokio::time::Sleep;
 
@@ -114,6 +115,9 @@ impl Body for Out {
         match step {
             Step::Frame(polled) => polled,
             Step::Broken(last) => {
+                if let Some(permit) = this.permit() {
+                    permit.endpoint().broke_off(clock::now());
+                }
                 *this = Out::Broken(Box::pin(tokio::time::sleep(BEFORE_RESET)));
                 match last {
                     Some(event) => Poll::Ready(Some(Ok(Frame::data(event)))),
@@ -137,6 +141,16 @@ impl Body for Out {
             Out::Text(Some(text)) => SizeHint::with_exact(text.len() as u64),
             Out::Text(None) => SizeHint::with_exact(0),
             _ => SizeHint::default(),
+        }
+    }
+}
+
+impl Out {
+    fn permit(&self) -> Option<&Permit> {
+        match self {
+            Out::Http1(up, _) => up.as_ref().map(Up::permit),
+            Out::Http2(_, permit, _) => Some(permit),
+            Out::Text(_) | Out::Broken(_) => None,
         }
     }
 }
