@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::journal::{Event, Journal};
@@ -108,7 +108,7 @@ async fn exit_as_scripted(engine: Arc<Engine>) {
 
 async fn serve(engine: Arc<Engine>) {
     clock::until(engine.launched + engine.script.listen_at * 1000).await;
-    let listener = match TcpListener::bind(("127.0.0.1", engine.port)).await {
+    let listener = match listen(engine.port) {
         Ok(listener) => listener,
         Err(e) => {
             eprintln!("fake-engine: port {}: {e}", engine.port);
@@ -127,6 +127,14 @@ async fn serve(engine: Arc<Engine>) {
         engine.journal.note(Event::Accept { conn });
         tokio::spawn(connection(engine.clone(), stream, conn));
     }
+}
+
+/// With room for a herd: a dropped SYN comes again after a second, which is not what is measured.
+fn listen(port: u16) -> std::io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind((std::net::Ipv4Addr::LOCALHOST, port).into())?;
+    socket.listen(4096)
 }
 
 async fn connection(engine: Arc<Engine>, stream: TcpStream, conn: u64) {

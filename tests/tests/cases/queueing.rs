@@ -241,6 +241,12 @@ async fn fc_23_a_hung_replica_stalls_nobody_else() {
         seen.iter().map(|s| (s.get("x-number").unwrap().to_owned(), s.at)).collect();
     for (n, answer) in stuck.await.unwrap().iter().enumerate() {
         *codes.entry(answer.status).or_insert(0) += 1;
+        assert!(
+            arrived.contains_key(&n.to_string()),
+            "{n} of {} never arrived: {}",
+            arrived.len(),
+            answer.brief()
+        );
         near("from dispatch to 504", between(arrived[&n.to_string()], answer.end_at), 5.0);
     }
     assert_eq!(codes, BTreeMap::from([(504, 500)]));

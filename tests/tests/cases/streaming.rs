@@ -187,7 +187,7 @@ async fn fc_16_a_client_that_leaves_frees_the_replica() {
     let closed = engines.times(|e| matches!(e, Event::Closed { by: Closer::PeerFin | Closer::PeerRst, .. }));
     assert!(closed.len() >= 6);
     let metrics = gw.metrics().await;
-    let cancelled = metrics.sum("sluice_requests_total", &[("model", "m"), ("code", "499")]);
+    let cancelled = metrics.sum("sluice_client_cancels_total", &[("model", "m"), ("phase", "in_flight")]);
     assert_eq!(cancelled, 6.0, "told as the client's cancel");
     assert_eq!(metrics.sum("sluice_requests_total", &[("model", "m"), ("code", "502")]), 0.0);
     gw.leak_check().await;
