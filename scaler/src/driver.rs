@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use sluice_core::journal::Journal;
 use sluice_core::{Action, Core, Demand, Event, FleetStatus, ModelName, Routes, Source};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -25,11 +26,16 @@ const TICK: Duration = Duration::from_millis(250);
 /// Messages of each channel taken in one wake-up.
 const BATCH: usize = 256;
 
+/// Inputs between two snapshots of the core; between one and two times as many are kept.
+const JOURNAL: usize = 4096;
+
 type Answer = (oneshot::Sender<Result<(), CommandError>>, Result<(), CommandError>);
 
 /// Drives one core, one backend and one gateway.
 pub struct Driver<B: Backend> {
     core: Core,
+    /// Every input, bounded, to be lived through again.
+    journal: Journal,
     backend: B,
     events: mpsc::UnboundedReceiver<BackendEvent>,
     plane: Arc<dyn Plane>,
@@ -80,6 +86,7 @@ impl<B: Backend> Driver<B> {
             status: handle.status.clone(),
             routes: core.routes(),
             core,
+            journal: Journal::new(JOURNAL),
             sources: BTreeMap::new(),
             fed: BTreeMap::new(),
             tick_at: Instant::now(),
@@ -161,7 +168,7 @@ impl<B: Backend> Driver<B> {
                 let taken = self.command(command);
                 self.batch.answers.push((answer, taken));
             }
-            Input::DumpJournal(answer) => drop(answer.send(Vec::new())),
+            Input::DumpJournal(answer) => drop(answer.send(self.journal.dump())),
             Input::Shutdown(answer) => {
                 self.ending.push(answer);
                 self.feed(Event::Shutdown);
@@ -171,13 +178,13 @@ impl<B: Backend> Driver<B> {
 
     fn configure(&mut self, plan: Plan) {
         self.sources = plan.fleet.models.iter().map(|(model, spec)| (model.clone(), spec.source)).collect();
-        self.fed.retain(|model, _| self.sources.contains_key(model));
         // Which replica has to go is decided by what each has in flight now, not at the last tick.
         self.feed_demand(None);
         // The core may order a start in the very next step.
         self.backend.configure(&plan.launches);
         self.feed(Event::Configure(plan.fleet));
-        // A model's load is unknown until it is looked at.
+        // What was told of a model that the core did not know yet was told to nobody.
+        self.fed.clear();
         self.tick_at = Instant::now();
     }
 
@@ -229,7 +236,7 @@ impl<B: Backend> Driver<B> {
     }
 
     fn feed(&mut self, event: Event) {
-        self.core.step(clock::now(), &event, &mut self.batch.actions);
+        self.journal.step(&mut self.core, clock::now(), event, &mut self.batch.actions);
     }
 
     /// Puts new routes in force, then does what was decided, then tells.

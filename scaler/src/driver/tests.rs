@@ -341,3 +341,19 @@ async fn a_driver_that_nobody_can_reach_any_more_ends() {
     drop(handle);
     tokio::task::spawn_blocking(move || running.join().unwrap()).await.unwrap();
 }
+
+#[tokio::test]
+async fn the_journal_of_a_live_run_is_lived_through_again_to_the_same_decisions() {
+    let mut bench = Bench::new();
+    *bench.plane.usual.lock().unwrap() = demand(1, 1);
+    bench.run(launched());
+    bench.story.wait_for("start r").await;
+    let (answer, dump) = oneshot::channel();
+    bench.handle.send(Input::DumpJournal(answer));
+    let dump = dump.await.unwrap();
+    let replayed = sluice_core::journal::replay(&dump).unwrap();
+    assert_eq!(replayed.difference, None);
+    assert!(replayed.inputs >= 2, "configuration and demand at least: {replayed:?}");
+    let text = String::from_utf8(dump).unwrap();
+    assert!(text.contains("\"Start\""), "the decision is in the record: {text}");
+}
