@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
 use crate::decide;
+use crate::due;
 use crate::event::Event;
 use crate::fill;
 use crate::ids::{ModelName, ReplicaId};
@@ -274,7 +275,7 @@ impl Core {
             self.short.remove(name);
             return;
         }
-        model.due = routes::next_due(model, self.now);
+        model.due = due::next_due(model, self.now);
         if let Some(due) = model.due {
             self.timers.insert((due, name.clone()));
         }

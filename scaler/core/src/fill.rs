@@ -117,8 +117,7 @@ fn outdated_to_leave(model: &Model, now: Micros) -> Vec<ReplicaId> {
 
 /// Starts that demand asks for and failures allow.
 fn starts_wanted(model: &Model, now: Micros) -> u32 {
-    let fresh = select(model, |m, r| r.stays() && !m.outdated(r)).len() as u32;
-    let missing = model.desired.saturating_sub(fresh);
+    let missing = model.missing();
     if missing == 0 || now < model.health.retry_at() {
         return 0;
     }

@@ -7,6 +7,7 @@
 pub mod action;
 pub mod core;
 mod decide;
+mod due;
 pub mod event;
 mod fill;
 mod health;
@@ -38,7 +39,7 @@ pub use action::Action;
 pub use core::Core;
 pub use event::{Event, ReplicaEvent};
 pub use ids::{ModelName, ReplicaId};
-pub use journal::{Difference, Journal, ReplayError, ReplayReport, replay};
+pub use journal::{Difference, Journal, Outcome, ReplayError, ReplayReport, replay};
 pub use report::{Address, Demand, Fault, ModelRoute, ModelState, ReplicaRoute, Routes, WakeEstimate};
 pub use spec::{FleetSpec, LifeSpec, ModelSpec, ScaleSpec, Source};
 pub use status::{FleetStatus, ModelStatus, Phase, ReplicaStatus};

@@ -227,6 +227,12 @@ impl Model {
         self.replicas.values().filter(|r| r.stays()).count() as u32
     }
 
+    /// Replicas that are desired and neither ready nor on their way.
+    pub fn missing(&self) -> u32 {
+        let there = self.replicas.values().filter(|r| r.stays() && !self.outdated(r)).count();
+        self.desired.saturating_sub(there as u32)
+    }
+
     /// How many of its replicas are in a phase.
     pub fn count(&self, phase: Phase) -> u32 {
         self.replicas.values().filter(|r| r.phase == phase).count() as u32

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the gateway is told about one model, and what people are: both are read off the same state.
 
-use crate::decide;
 use crate::ids::{ModelName, ReplicaId};
 use crate::model::{Model, Replica};
 use crate::report::{ModelRoute, ModelState, ReplicaRoute};
@@ -60,20 +59,6 @@ pub(crate) fn replica_status(name: &ModelName, id: ReplicaId, replica: &Replica)
     }
 }
 
-/// The next moment at which time alone changes something for the model.
-pub(crate) fn next_due(model: &Model, now: Micros) -> Option<Micros> {
-    let life = &model.spec.life;
-    let replicas = model.replicas.values();
-    let deadlines = replicas.clone().filter_map(|r| crate::lifecycle::deadline(r, life));
-    let settling = replicas.filter(|r| !r.leaving()).filter_map(crate::fill::settled).filter(|&t| t > now);
-    let short = model.desired > 0 && missing(model) > 0;
-    let retry = Some(model.health.retry_at()).filter(|&t| short && t > now);
-    let fall = model.hold.next_fall(model.spec.scale.window).filter(|_| model.desired > 0);
-    let fall = fall.filter(|_| model.load.is_some() && model.fixed().is_none());
-    let single = [retry, fall, decide::idle_end(model), model.room_due];
-    deadlines.chain(settling).chain(single.into_iter().flatten()).min()
-}
-
 fn replica_route(model: &Model, id: ReplicaId, replica: &Replica) -> Option<ReplicaRoute> {
     let draining = match replica.phase {
         Phase::Ready => false,
@@ -100,22 +85,16 @@ fn state(model: &Model) -> ModelState {
     }
 }
 
-/// Replicas that are desired and neither ready nor on their way.
-fn missing(model: &Model) -> u32 {
-    let there = model.replicas.values().filter(|r| r.stays() && !model.outdated(r)).count();
-    model.desired.saturating_sub(there as u32)
-}
-
 fn ready_at(model: &Model) -> Option<Micros> {
     let starting = model.replicas.values().filter(|r| r.phase == Phase::Starting);
     let first = starting.map(|r| r.started).min();
-    let after_pause = || (missing(model) > 0 && model.health.failing()).then(|| model.health.retry_at());
+    let after_pause = || (model.missing() > 0 && model.health.failing()).then(|| model.health.retry_at());
     model.wake.expected(first.or_else(after_pause)?)
 }
 
 fn reason(model: &Model) -> String {
     let rule = model.rule.as_str();
-    match missing(model) {
+    match model.missing() {
         0 => rule.to_owned(),
         _ if model.health.failing() => format!("{rule}; pauses after a failed start"),
         n if model.need > 0 => format!("{rule}; no room for {n} more"),

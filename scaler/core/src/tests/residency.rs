@@ -302,6 +302,19 @@ fn a_woken_model_makes_an_idle_one_go() {
 }
 
 #[test]
+fn a_wake_order_for_a_model_that_only_its_minimum_wanted_makes_an_idle_one_go() {
+    let mut rig = Rig::new(&[("a", exclusive())]);
+    rig.load("a", 0, 1);
+    rig.ready(0);
+    rig.load("a", 0, 0);
+    rig.configure(&[("a", exclusive()), ("b", least(1, exclusive()))], None);
+    rig.pass(1_000);
+    assert_eq!(rig.routed("a"), (vec![0], vec![]), "a minimum waits for room");
+    rig.step(Event::Wake("b".into()));
+    assert_eq!(rig.routed("a"), (vec![], vec![0]));
+}
+
+#[test]
 fn fc_21_a_stream_is_finished_before_the_other_model_starts() {
     let mut world = world(&[("a", exclusive()), ("b", exclusive())], None, nature(500, 100));
     world.arrive("a", 5_000, None);
