@@ -301,9 +301,17 @@ impl<R> Line<R> {
 
     /// Offers free slots to the waiting, in order.
     fn grant(&mut self, now: Micros) {
+        self.grant_before(now, None);
+    }
+
+    /// Offers free slots to those who wait at an earlier place than `end`.
+    fn grant_before(&mut self, now: Micros, end: Option<Place>) {
         let mut after = None;
         while let Some((ticket, is_late)) = self.queue.next(now, after) {
             let (place, avoid) = (ticket.place, ticket.avoid);
+            if end.is_some_and(|end| place > end) {
+                return;
+            }
             if is_late {
                 if let Some(waiting) = self.queue.remove(now, place) {
                     self.refuse_late(now, waiting);
@@ -328,6 +336,7 @@ impl<R> Line<R> {
 
     fn again(&mut self, now: Micros, ask: &Ask, ticket: Ticket) -> Result<Step, Refusal> {
         self.check_deadline(now, &ticket)?;
+        self.grant_before(now, Some(ticket.place));
         if let Some(endpoint) = self.pool.reserve(now, ticket.avoid) {
             return Ok(Step::Go(Grant { endpoint, ticket, since: now, waited: Spent::default() }));
         }

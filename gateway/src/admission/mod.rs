@@ -12,6 +12,8 @@ mod outlook;
 mod permit;
 mod queue;
 mod refusal;
+#[cfg(test)]
+pub(crate) mod testkit;
 
 pub use ask::{Ask, Class};
 pub use model::{Admission, Model};

@@ -73,19 +73,17 @@ impl Pool {
         find(&self.routed).and_then(|at| self.routed.get_mut(at)).and_then(Slot::emptied)
     }
 
-    /// Takes over the scaler's list. Endpoints are kept by id; one that is draining or no longer listed takes nothing
-    /// new. `closed` closes all of them. Ids of drains that are complete at once are pushed to `drained`.
+    /// Takes over the scaler's list. Endpoints are kept by id and address; one that is draining or no longer listed
+    /// takes nothing new. `closed` closes all of them. Ids of drains that are complete at once go to `drained`.
     pub(crate) fn apply(&mut self, replicas: &[ReplicaRoute], closed: bool, drained: &mut Vec<ReplicaId>) {
-        let mut known: BTreeMap<ReplicaId, Slot> =
-            std::mem::take(&mut self.routed).into_iter().map(|slot| (slot.endpoint.id, slot)).collect();
+        let mut former = std::mem::take(&mut self.routed);
+        former.append(&mut self.leaving);
         for replica in replicas {
-            let mut slot = match known.remove(&replica.id) {
-                Some(slot) if slot.endpoint.address == replica.address => slot,
-                moved => {
-                    // The same replica at a new address: what runs at the old one ends there, untold.
-                    self.leaving.extend(moved.map(|old| old.closed(Drain::Reported)));
-                    Slot { endpoint: Arc::new(Endpoint::new(replica)), drain: Drain::No }
-                }
+            let is_it =
+                |slot: &Slot| slot.endpoint.id == replica.id && slot.endpoint.address == replica.address;
+            let mut slot = match former.iter().position(is_it) {
+                Some(at) => former.swap_remove(at),
+                None => Slot { endpoint: Arc::new(Endpoint::new(replica)), drain: Drain::No },
             };
             slot.endpoint.set(replica.capacity, replica.draining || closed, replica.ready_since);
             slot.drain = match (replica.draining, slot.drain) {
@@ -95,10 +93,16 @@ impl Pool {
             };
             self.routed.push(slot);
         }
-        self.leaving.extend(known.into_values().map(|slot| {
-            let drain = if slot.drain == Drain::No { Drain::Awaited } else { slot.drain };
-            slot.closed(drain)
-        }));
+        self.leaving = former;
+        for slot in &mut self.leaving {
+            slot.endpoint.close();
+            if replicas.iter().any(|replica| replica.id == slot.endpoint.id) {
+                // The same replica at a new address: what runs at the old one ends there, untold.
+                slot.drain = Drain::Reported;
+            } else if slot.drain == Drain::No {
+                slot.drain = Drain::Awaited;
+            }
+        }
         let empty = |slot: &&mut Slot| slot.endpoint.in_flight() == 0;
         drained
             .extend(self.routed.iter_mut().chain(&mut self.leaving).filter(empty).filter_map(Slot::emptied));
@@ -132,6 +136,12 @@ impl Pool {
         by_replica
     }
 
+    /// Every endpoint that is routed to.
+    #[cfg(test)]
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        self.routed.iter().map(|slot| &slot.endpoint)
+    }
+
     fn has_other(&self, now: Micros, than: ReplicaId) -> bool {
         self.routed
             .iter()
@@ -148,12 +158,6 @@ impl Slot {
             self.drain = Drain::Reported;
         }
         told.then_some(self.endpoint.id)
-    }
-
-    fn closed(mut self, drain: Drain) -> Slot {
-        self.endpoint.close();
-        self.drain = drain;
-        self
     }
 }
 

@@ -182,6 +182,17 @@ fn an_endpoint_that_vanished_from_the_routes_is_counted_until_it_is_empty() {
 }
 
 #[test]
+fn an_endpoint_that_comes_back_while_it_is_busy_keeps_its_slots() {
+    let mut pool = pool(&[replica(1, 1)]);
+    let endpoint = pool.reserve(NOW, None).unwrap();
+    apply(&mut pool, &[]);
+    apply(&mut pool, &[replica(1, 1)]);
+    assert_eq!(take(&mut pool), None, "its one slot is still taken");
+    assert_eq!(pool.release(&endpoint), None);
+    assert_eq!(take(&mut pool), Some(1));
+}
+
+#[test]
 fn closing_tells_nothing_until_the_scaler_drains() {
     let mut pool = pool(&[replica(1, 4)]);
     let endpoint = pool.reserve(NOW, None).unwrap();
