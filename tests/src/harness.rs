@@ -280,6 +280,15 @@ impl Gateway {
         Engines(journal::read(&self.journal_path()))
     }
 
+    /// The same once every handler that began has ended: an engine writes that down after its last byte.
+    pub async fn finished(&self) -> Engines {
+        eventually("every handler has ended", Duration::from_secs(5), async || {
+            let engines = self.engines();
+            engines.requests().iter().all(|s| s.started.is_none() || s.ended.is_some()).then_some(engines)
+        })
+        .await
+    }
+
     /// Waits until the model has that many ready replicas and no other.
     pub async fn settled(&self, model: &str, ready: u64) {
         let what = format!("{ready} ready replicas of {model}");

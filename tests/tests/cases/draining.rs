@@ -117,7 +117,7 @@ async fn fc_40_scaling_down_lets_streams_finish() {
     for (_, answer) in &answers {
         assert_eq!(answer.expect(200).engine_events().len(), 80);
     }
-    let engines = gw.engines();
+    let engines = gw.finished().await;
     let sent: Vec<_> = engines.requests().into_iter().map(|s| s.sent.1).collect();
     assert!(answers.iter().all(|(_, a)| sent.contains(&sha256(&a.body))));
     let gone = victim(&engines);

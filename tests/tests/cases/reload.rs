@@ -50,7 +50,7 @@ async fn fc_43_quick_edits_change_only_what_they_say() {
     assert!(between(written, clock::now()) < 2.25);
     let answer = stream.await.unwrap();
     assert_eq!(answer.expect(200).engine_events().len(), 100);
-    let engines = gw.engines();
+    let engines = gw.finished().await;
     assert_eq!(engines.requests()[0].sent.1, sha256(&answer.body));
     assert_eq!((engines.launches().len(), engines.terms().len()), (1, 0), "one process, not restarted");
     std::fs::write(&path, "models: [{name: m, comand: []}]\n").unwrap();

@@ -52,7 +52,7 @@ async fn fc_14_events_arrive_one_by_one() {
     );
     // What this machine needs without a gateway is measured at the same time.
     let without = percentile(&delays(&direct.await.unwrap()), 99);
-    let sent: Vec<_> = gw.engines().requests().into_iter().map(|s| s.sent.1).collect();
+    let sent: Vec<_> = gw.finished().await.requests().into_iter().map(|s| s.sent.1).collect();
     for answer in <[Answer; 8]>::from(answers) {
         let delays = delays(&answer);
         assert_eq!(delays.len(), 40);
@@ -200,7 +200,7 @@ async fn fc_17_defaults_never_cut_a_slow_stream() {
     let act = json!({"events": 8, "gap": 4000, "ttft": 40000, "pauses": {"4": 36000}});
     let answer = gw.send(Request::chat("m").act(act).limit(secs(130.0))).await;
     assert_eq!(answer.expect(200).engine_events().len(), 8);
-    let seen = gw.engines().requests();
+    let seen = gw.finished().await.requests();
     assert_eq!(seen[0].sent, (answer.body.len(), sha256(&answer.body)));
     near("the whole answer", answer.took(), 100.0);
 }
