@@ -202,7 +202,7 @@ impl World {
         }
         // Refused at the door means that there was no slot to take, whoever asks.
         if !matches!(refusal.reason, Reason::ModelRemoved | Reason::WaitedTooLong { .. }) {
-            assert!(!self.usable().any(|endpoint| has_room(endpoint)));
+            assert!(!self.usable().any(has_room));
         }
     }
 
