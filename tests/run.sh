@@ -76,6 +76,15 @@ llama() {
   cargo build --quiet --package sluice-gateway --bin sluice && .venv/bin/python tests/llama.py "$target/debug/sluice"
 }
 
+# The official client of the API most callers speak.
+openai_sdk() {
+  if ! { [ -d .venv ] || python3 -m venv .venv; } || ! .venv/bin/pip install --quiet openai==3.57.0; then
+    ci && return 1
+    echo "the OpenAI client cannot be installed" && return 77
+  fi
+  .venv/bin/python tests/openai_sdk.py "$target/debug/sluice"
+}
+
 prepare_ci() {
   local packages=()
   command -v gcc > /dev/null || packages+=(gcc libc6-dev)
@@ -89,14 +98,17 @@ if ci; then prepare_ci; fi
 need cargo "install Rust with rustup; rust-toolchain.toml names the version"
 need gcc "install a C compiler"
 need python3 "install Python 3.10 or later"
-export -f ci cargo_tool deny fuzz llama
+export -f ci cargo_tool deny fuzz llama openai_sdk
 export target
 
 step format 300 cargo fmt --all --check
 step lint 2400 cargo clippy --workspace --all-targets --quiet -- -D warnings
+# End-to-end tests mostly wait, so more of them than cores run at a time; each takes its share of the machine by itself.
+export RUST_TEST_THREADS=8
 step cargo-test 3600 cargo test --workspace --no-fail-fast
 count_cargo cargo-test
 step llama 900 bash -c llama
+step openai-sdk 600 bash -c openai_sdk
 step no-cmake 1200 tests/no-cmake.sh
 step fuzz 1500 bash -c fuzz
 step deny 1200 bash -c deny
