@@ -12,6 +12,7 @@ mod outlook;
 mod permit;
 mod queue;
 mod refusal;
+mod retries;
 #[cfg(test)]
 pub(crate) mod testkit;
 
@@ -20,3 +21,4 @@ pub use model::{Admission, Model};
 pub use outlook::Prospect;
 pub use permit::{Permit, Waiter};
 pub use refusal::{Reason, Refusal};
+pub use retries::Retry;

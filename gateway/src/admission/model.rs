@@ -18,6 +18,7 @@ use super::outlook::Prospect;
 use super::permit::{Permit, Waiter};
 use super::queue::Budgets;
 use super::refusal::{Reason, Refusal};
+use super::retries::{Retries, Retry};
 use crate::balance::Endpoint;
 use crate::config::ModelSettings;
 use crate::exchange::budget::Budget;
@@ -32,6 +33,7 @@ pub struct Model {
     route: ArcSwap<ModelRoute>,
     line: Mutex<Line<Reply>>,
     bodies: Budget,
+    retries: Retries,
     metrics: ModelMetrics,
     scaler: Handle,
 }
@@ -53,6 +55,7 @@ impl Model {
             line: Mutex::new(Line::new(settings.name.clone(), limits(&settings, replica_slots))),
             route: ArcSwap::from_pointee(unrouted()),
             bodies: Budget::new(settings.body_memory),
+            retries: Retries::default(),
             metrics: ModelMetrics::new(settings.name.as_str()),
             settings: ArcSwap::new(settings),
             scaler,
@@ -97,6 +100,12 @@ impl Model {
         let (endpoint, ticket) = (Arc::clone(permit.endpoint()), permit.ticket());
         permit.spend();
         self.decide(|line, now| line.readmit(now, &endpoint, ticket, &ask))
+    }
+
+    /// Leave for one request to be tried again, held until it ends; `None` while too many are.
+    pub fn retry(&self) -> Option<Retry> {
+        let (in_flight, queued) = self.counts();
+        self.retries.take(in_flight + queued)
     }
 
     /// What a client may be told of the model now.

@@ -49,6 +49,8 @@ pub async fn whole(
 ) -> Result<Dispatched, Failure> {
     let settings = job.model.settings();
     let (mut connects, mut resends) = (0, 0);
+    // Held until the response head: a request sent again is load that its replicas have had once.
+    let mut leave;
     let mut admission = job.model.admit(job.ask)?;
     loop {
         let permit = admitted(job, admission, record).await?;
@@ -72,7 +74,9 @@ pub async fn whole(
             }
             Err(Broken::Closed) => {
                 let ended = Ended::Broken { reused: up.reused(), responded: up.responded() };
-                if !retry::again(ended, connects, resends, settings.retry_stale) {
+                let may = retry::again(ended, connects, resends, settings.retry_stale);
+                leave = if may { job.model.retry() } else { None };
+                if leave.is_none() {
                     up.permit().endpoint().broke_off(clock::now());
                     return Err(Failure::Upstream("it closed the connection"));
                 }

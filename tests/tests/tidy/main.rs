@@ -44,15 +44,7 @@ const ROOT_NAMES: &[&str] = &[
 ];
 
 /// Text that must stand nowhere: notes to ourselves, one machine's paths, hosts that nothing is to be fetched from.
-const FORBIDDEN: &[&str] = &[
-    "TODO",
-    "FIXME",
-    "XXX",
-    "/root/",
-    "/home/",
-    "huggingface.co",
-    "docker.io",
-];
+const FORBIDDEN: &[&str] = &["TODO", "FIXME", "XXX", "/root/", "/home/", "huggingface.co", "docker.io"];
 
 /// What a pure module has no business with.
 const IMPURE: &[&str] = &[
