@@ -60,6 +60,12 @@ models:
             let seen = gw.engines().of("n").requests().pop().unwrap();
             assert_eq!(seen.body.unwrap().1, sum, "byte-exact");
         }
+        let request = chat_with("n", 2 * MIB);
+        let sum = sha256(&request.body);
+        let h2 = H2::open(gw.data).await.unwrap();
+        h2.exchange(&request.field("x-sluice-model", "n")).await.expect(200);
+        let seen = gw.engines().of("n").requests().pop().unwrap();
+        assert_eq!(seen.body.unwrap().1, sum, "byte-exact over HTTP/2");
     };
     let (blocked, waited, ()) = tokio::join!(gw.send(blocker), gw.send(parked), full);
     blocked.expect(200);

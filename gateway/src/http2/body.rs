@@ -18,6 +18,7 @@ use sluice_wire::sse::EventBoundary;
 use tokio::time::Sleep;
 
 use super::head;
+use super::upload::Upload;
 use crate::admission::Permit;
 use crate::exchange::dispatch::earlier;
 use crate::exchange::record::{Outcome, Record};
@@ -44,6 +45,8 @@ pub struct Relaying {
     pub trailers: Option<HeaderMap>,
     /// The last poll found nothing.
     pub silent: bool,
+    /// The request is still being sent on.
+    pub upload: Option<Upload>,
     /// Of the connection.
     pub stream: super::server::Stream,
 }
@@ -186,6 +189,11 @@ fn from_http1(slot: &mut Option<Up>, relaying: &mut Relaying, cx: &mut Context<'
             return Step::Frame(Poll::Ready(Some(Ok(Frame::data(data.into())))));
         }
         let Some(up) = slot else { continue };
+        if let Some(upload) = relaying.upload.as_mut().filter(|upload| !upload.is_done())
+            && let Poll::Ready(Err(_)) = upload.poll(up, cx)
+        {
+            return Step::Broken(None);
+        }
         match up.poll_fill(cx) {
             Poll::Ready(Ok(0)) if up.ended().is_ok() => {}
             Poll::Ready(Ok(n)) if n > 0 => {}

@@ -9,7 +9,7 @@ use std::task::Poll;
 use http::{HeaderValue, Request, Response, header};
 use http_body::Body;
 use hyper::body::Incoming;
-use sluice_wire::head::{Forward, RequestHead, ResponseFraming};
+use sluice_wire::head::{Forward, RequestFraming, RequestHead, ResponseFraming};
 use sluice_wire::sse::EventBoundary;
 use sluice_wire::target::{self, Family};
 
@@ -17,6 +17,7 @@ use super::body::{Out, Relaying};
 use super::head;
 use super::replica::{self, Upload};
 use super::server::{Connection, Stream};
+use super::upload;
 use crate::admission::{Model, Permit};
 use crate::config::Protocol;
 use crate::exchange::answer::Answer;
@@ -42,8 +43,14 @@ struct Asking<'a> {
 /// What the client is going to get.
 enum Begun {
     Local(Answer),
-    Http1(Dispatched, Vec<u8>),
+    Http1(Dispatched, Vec<u8>, Option<upload::Upload>),
     Http2(Response<Incoming>, Permit, Option<Tick>),
+}
+
+/// A request body, read as far as the budget allowed.
+enum Gathered {
+    Whole(Vec<u8>),
+    Over(Vec<u8>, Incoming),
 }
 
 /// Serves one request.
@@ -80,6 +87,7 @@ pub async fn exchange(request: Request<Incoming>, connection: &Connection, strea
                 events: None,
                 trailers: None,
                 silent: false,
+                upload: None,
                 stream,
             };
             begun.respond(relaying)
@@ -114,7 +122,13 @@ impl Asking<'_> {
         let mut hold = gateway.bodies.try_take(0);
         let limits = gateway.limits.load();
         let limit = model.as_ref().map_or(limits.body_limit, |m| m.settings().body_limit);
-        let body = self.gather(body, limit, hold.as_mut()).await?;
+        let body = match (self.gather(body, limit, hold.as_mut()).await?, &model) {
+            (Gathered::Whole(body), _) => body,
+            (Gathered::Over(begun, rest), Some(model)) => {
+                return self.stream(model.clone(), (&begun, rest), record).await;
+            }
+            (Gathered::Over(..), None) => return Err(Failure::BodyMemory),
+        };
         record.bytes_in = body.len() as u64;
         let model = match model {
             Some(model) => model,
@@ -142,7 +156,7 @@ impl Asking<'_> {
     ) -> Result<Begun, Failure> {
         let ask = ask(&self.forward, body.len());
         let sent = match self.head.framing {
-            sluice_wire::head::RequestFraming::None => Sent::Nothing,
+            RequestFraming::None => Sent::Nothing,
             _ => Sent::Length(body.len() as u64),
         };
         self.complete(&model, sent, &record.request_id);
@@ -157,7 +171,37 @@ impl Asking<'_> {
             next.map_err(|broken| dispatch::failure(broken, dispatched.total))?;
             record.status = dispatched.up.head().status;
         }
-        Ok(Begun::Http1(dispatched, out))
+        Ok(Begun::Http1(dispatched, out, None))
+    }
+
+    /// A body that does not fit the budget, for a model that is known without it: sent on as it comes, once.
+    async fn stream(
+        mut self,
+        model: Arc<Model>,
+        (begun, rest): (&[u8], Incoming),
+        record: &mut Record,
+    ) -> Result<Begun, Failure> {
+        let settings = model.settings();
+        let (sent, chunks) = match self.head.framing {
+            RequestFraming::Length(n) => (Sent::Length(n), false),
+            _ => (Sent::Chunks, true),
+        };
+        let ask = ask(&self.forward, 0);
+        self.complete(&model, sent, &record.request_id);
+        let asked = Asked { method: self.head.method, upgrade: false };
+        let job = Job { model: &model, ask, asked, watch: &self.watch };
+        let mut dispatched = dispatch::connect_only(&job, record).await?;
+        let (up, total) = (&mut dispatched.up, dispatched.total);
+        let mut upload = upload::Upload::new(&self.forward.head, begun, rest, chunks, settings.body_limit);
+        let mut out = Vec::with_capacity(512);
+        self.watch.set_until(dispatch::earlier(settings.timeouts.first_byte.map(Tick::after), total));
+        upload.until_head(up, &self.watch, total, &mut out).await?;
+        while up.is_interim() {
+            upload.until_head(up, &self.watch, total, &mut out).await?;
+        }
+        up.permit().endpoint().answered();
+        record.answered(up.head().status);
+        Ok(Begun::Http1(dispatched, out, Some(upload)))
     }
 
     async fn over_http2(
@@ -186,7 +230,7 @@ impl Asking<'_> {
         mut body: Incoming,
         limit: usize,
         mut hold: Option<&mut Hold>,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Gathered, Failure> {
         if body.size_hint().exact().is_some_and(|n| n > limit as u64) {
             return Err(Failure::TooLarge(limit));
         }
@@ -202,17 +246,18 @@ impl Asking<'_> {
             })
             .await?;
             let data = match frame {
-                None => return Ok(all),
+                None => return Ok(Gathered::Whole(all)),
                 Some(Err(_)) => return Err(Failure::Body("it broke off")),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
             if all.len() + data.len() > limit {
                 return Err(Failure::TooLarge(limit));
             }
-            if !hold.as_mut().is_none_or(|hold| hold.grow(data.len())) {
-                return Err(Failure::BodyMemory);
-            }
+            let fits = hold.as_mut().is_none_or(|hold| hold.grow(data.len()));
             all.extend_from_slice(&data);
+            if !fits {
+                return Ok(Gathered::Over(all, body));
+            }
         }
     }
 }
@@ -229,7 +274,8 @@ impl Begun {
     fn respond(self, mut relaying: Relaying) -> Response<Out> {
         match self {
             Begun::Local(answer) => text(&answer, false),
-            Begun::Http1(dispatched, out) => {
+            Begun::Http1(dispatched, out, upload) => {
+                relaying.upload = upload;
                 let up = dispatched.up;
                 let length = match up.head().framing {
                     ResponseFraming::Length(n) => Some(n),

@@ -6,3 +6,4 @@ pub mod exchange;
 pub mod head;
 pub mod replica;
 pub mod server;
+pub mod upload;
