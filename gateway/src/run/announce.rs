@@ -35,7 +35,12 @@ fn text(loaded: &Loaded, front: &Front, admin: SocketAddr) -> String {
             "    curl {base}/v1/chat/completions -H 'content-type: application/json' \\\n      \
              -d '{{\"model\": \"{model}\", \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'"
         );
-        let _ = writeln!(out, "    sluice get models --admin http://{admin}\n");
+        let _ = writeln!(out, "    {} get models --admin http://{admin}\n", own_name());
     }
     out
+}
+
+/// How this program was called, so that the command shown can be pasted.
+fn own_name() -> String {
+    std::env::args().next().filter(|name| !name.is_empty()).unwrap_or_else(|| "sluice".to_owned())
 }
