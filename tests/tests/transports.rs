@@ -42,7 +42,13 @@ models:
     .await;
     gw.warm("m").await;
     gw.warm("n").await;
-    let blocker = Request::chat("m").act(json!({"ttft": 3000}));
+    let blocker = Request::chat("m").act(json!({"ttft": 6000}));
+    let to = gw.data;
+    let blocked = tokio::spawn(async move { blocker.send(to).await });
+    eventually("the blocker at its replica", SECS(10), async || {
+        (gw.metrics().await.sum("sluice_inflight", &[("model", "m")]) > 0.0).then_some(())
+    })
+    .await;
     let parked = chat_with("m", 3 * MIB);
     let full = async {
         // The parked body holds most of the budget.
@@ -67,9 +73,9 @@ models:
         let seen = gw.engines().of("n").requests().pop().unwrap();
         assert_eq!(seen.body.unwrap().1, sum, "byte-exact over HTTP/2");
     };
-    let (blocked, waited, ()) = tokio::join!(gw.send(blocker), gw.send(parked), full);
-    blocked.expect(200);
+    let (waited, ()) = tokio::join!(gw.send(parked), full);
     waited.expect(200);
+    blocked.await.unwrap().expect(200);
     gw.leak_check().await;
 }
 
