@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use sluice_tests::client::{Alpn, Authority};
-use sluice_tests::client::{H2, Request};
+use sluice_tests::client::{Conn, H2, Request};
 use sluice_tests::engine::sha256;
 use sluice_tests::harness::{Cost, Gateway, eventually, turn};
 use sluice_tests::wire::Want;
@@ -103,6 +103,47 @@ models:
     for seen in gw.engines().of("m").requests() {
         assert_eq!(seen.body.unwrap().1, sum);
     }
+    gw.leak_check().await;
+}
+
+#[tokio::test]
+async fn request_trailers_reach_the_replica_over_every_pair_of_protocols() {
+    let _turn = turn(Cost::Light).await;
+    let gw = Gateway::start(
+        r#"
+models:
+  - {name: one, command: @engine one {}
+     , containerConcurrency: 8, idleAfter: 1s}
+  - {name: two, command: @engine two {}
+     , protocol: http2, containerConcurrency: 8, idleAfter: 1s}
+"#,
+    )
+    .await;
+    for name in ["one", "two"] {
+        gw.warm(name).await;
+        let whole = chat_with(name, 1_000);
+        let (sum, size) = (sha256(&whole.body), whole.body.len());
+        let mut raw = whole.clone().chunked(400).bytes();
+        raw.truncate(raw.len() - 2);
+        raw.extend_from_slice(b"x-sum: 7\r\ncontent-length: 9\r\n\r\n");
+        let mut conn = Conn::open(gw.data).await.unwrap();
+        conn.send(&raw).await.unwrap();
+        conn.answer("POST").await.expect(200);
+        let h2 = H2::open(gw.data).await.unwrap();
+        let mut stream = h2.begin_head(&whole, false).await.unwrap();
+        stream.push(whole.body.clone(), false).await.unwrap();
+        let trailers = [("x-sum", "7"), ("content-length", "9")];
+        stream
+            .trailers(trailers.map(|(n, v)| (n.parse().unwrap(), v.parse().unwrap())).into_iter().collect())
+            .unwrap();
+        stream.finish(SECS(10), |_| Want::More).await.0.expect(200);
+        let seen = gw.engines().of(name).requests();
+        for request in seen.iter().rev().take(2) {
+            assert_eq!(request.body, Some((size, sum.clone(), true)), "{name}");
+            assert_eq!(request.trailers, [("x-sum".to_owned(), "7".to_owned())], "{name}: {request:?}");
+        }
+    }
+    assert!(!gw.log().contains("client_gone"), "an answer that ended with its last frame was served");
     gw.leak_check().await;
 }
 

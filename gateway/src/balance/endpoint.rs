@@ -39,7 +39,7 @@ pub struct Endpoint {
     ready_since: AtomicU64,
     /// Not before this is a request sent there again; 0 while in rotation.
     retry_at: AtomicU64,
-    /// Trials since it was set aside.
+    /// Trials since it last answered.
     trials: AtomicU32,
     /// Not before this is anything new sent there, because it has just broken off an exchange.
     paused_until: AtomicU64,
@@ -91,9 +91,17 @@ impl Endpoint {
 
     /// Reports that no connection came to be: it is set aside and tried again sparingly.
     pub fn connect_failed(&self, now: Micros) {
-        let retry_at = now.after(backoff(0)).0.max(1);
+        let retry_at = now.after(backoff(self.trials.load(Ordering::Acquire))).0.max(1);
         // Already set aside: the trial under way has its next step behind it, and older requests say nothing new.
         let _ = self.retry_at.compare_exchange(0, retry_at, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Reports that a connection came to be: what it was set aside for is over. Former trials are forgotten only by an
+    /// answer, so one that accepts and refuses in turn is tried ever more rarely.
+    pub fn connected(&self) {
+        if self.retry_at.load(Ordering::Acquire) != 0 {
+            self.retry_at.store(0, Ordering::Release);
+        }
     }
 
     /// Reports that it broke off an exchange. Its process may have ended, and what were sent there now would be lost
@@ -104,10 +112,10 @@ impl Endpoint {
 
     /// Reports that it answered, with whatever status: it is in rotation.
     pub fn answered(&self) {
-        if self.retry_at.load(Ordering::Acquire) != 0 {
+        if self.trials.load(Ordering::Acquire) != 0 {
             self.trials.store(0, Ordering::Release);
-            self.retry_at.store(0, Ordering::Release);
         }
+        self.connected();
     }
 
     /// Whether a request may be sent there now: in rotation, or due for a trial, and not in a pause.
@@ -291,6 +299,22 @@ mod tests {
         assert!(one.is_in_turn(at(0)));
         one.connect_failed(at(5_000));
         assert!(one.is_in_turn(at(5_250)), "an answer forgets former failures");
+    }
+
+    #[test]
+    fn a_connection_puts_it_back_and_only_an_answer_forgets_the_trials() {
+        let one = endpoint(9);
+        let at = |ms| Micros::from_millis(ms);
+        one.connect_failed(at(1_000));
+        assert!(one.try_reserve(at(1_250)));
+        one.connected();
+        assert!(one.is_in_turn(at(1_251)), "many requests may follow the one that got a connection");
+        one.connect_failed(at(2_000));
+        assert!(!one.is_in_turn(at(2_499)), "it failed again without having answered");
+        assert!(one.is_in_turn(at(2_500)));
+        one.answered();
+        one.connect_failed(at(3_000));
+        assert!(one.is_in_turn(at(3_250)));
     }
 
     #[test]

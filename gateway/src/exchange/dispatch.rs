@@ -143,7 +143,10 @@ async fn connected(job: &Job<'_>, permit: Permit, kept: bool) -> Result<Up, Perm
 pub(crate) async fn open(permit: &Permit, http2: bool, limit: Duration) -> Option<Transport> {
     let endpoint = permit.endpoint();
     match transport::connect(&endpoint.address, http2, limit).await {
-        Ok(io) => Some(io),
+        Ok(io) => {
+            endpoint.connected();
+            Some(io)
+        }
         Err(error) => {
             tracing::debug!(replica = %endpoint.id, %error, "replica_connect_failed");
             endpoint.connect_failed(clock::now());

@@ -2,6 +2,7 @@
 //! One request's way from its head to its last response byte.
 
 pub mod answer;
+pub mod body;
 pub mod budget;
 pub mod dispatch;
 pub mod error;

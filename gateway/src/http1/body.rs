@@ -9,6 +9,7 @@ use sluice_wire::chunk::Chunked;
 use sluice_wire::head::{RequestFraming, RequestHead};
 
 use super::client::Client;
+use crate::exchange::body::Whole;
 use crate::exchange::budget::Hold;
 use crate::exchange::error::Failure;
 use crate::exchange::io::{Io, READ_MAX};
@@ -39,9 +40,9 @@ pub async fn read<I: Io>(
     head: &RequestHead,
     limit: usize,
     mut hold: Option<&mut Hold>,
-) -> Result<Vec<u8>, Unread> {
+) -> Result<Whole, Unread> {
     let mut progress = match head.framing {
-        RequestFraming::None => return Ok(Vec::new()),
+        RequestFraming::None => return Ok(Whole::default()),
         RequestFraming::Length(n) if n > limit as u64 => {
             return Err(Unread::Failed(Failure::TooLarge(limit)));
         }
@@ -62,7 +63,11 @@ pub async fn read<I: Io>(
             return Err(Unread::Failed(Failure::TooLarge(limit)));
         }
         if complete {
-            return Ok(body);
+            let trailers = match progress {
+                Progress::Length(_) => Vec::new(),
+                Progress::Chunks(chunks) => chunks.trailers().to_vec(),
+            };
+            return Ok(Whole { data: body, trailers });
         }
         fill(client).await?;
     }

@@ -16,6 +16,9 @@ use super::replica::Asked;
 use super::upload::Upload;
 use crate::admission::{Ask, Class, Model};
 use crate::config::Protocol;
+use crate::exchange::answer::Answer;
+use crate::exchange::body::Whole;
+use crate::exchange::budget::Hold;
 use crate::exchange::dispatch::{self, Job};
 use crate::exchange::error::Failure;
 use crate::exchange::identify::{self, Target};
@@ -74,21 +77,14 @@ impl<I: Io> Client<I> {
         let model = match identify::by_head(&self.gateway, head.method, forward) {
             Ok(Target::Model(model)) => Some(model),
             Ok(Target::InBody) => None,
-            Ok(Target::Local(mut answer)) => {
-                answer.field("x-request-id", &record.request_id);
-                (record.status, record.outcome) = (answer.status, Outcome::Local);
-                return match self.skip_body(head).await {
-                    true => Ok(self.answer(&answer, head).await),
-                    false => Ok(self.refuse(&answer, head.method == Method::Head).await),
-                };
-            }
+            Ok(Target::Local(answer)) => return Ok(self.from_knowledge(answer, head, record).await),
             Err(failure) if self.skip_body(head).await => return Err(Ended::Answer(failure)),
             Err(failure) => return Err(Ended::Refuse(failure)),
         };
         record.model.clone_from(&model);
         let limit = model.as_ref().map_or(self.limits.body_limit, |m| m.settings().body_limit);
         let mut hold = self.gateway.bodies.try_take(0);
-        let mut body = match body::read(self, head, limit, hold.as_mut()).await {
+        let body = match body::read(self, head, limit, hold.as_mut()).await {
             Ok(body) => body,
             Err(Unread::NoMemory(begun, progress)) if model.is_some() => {
                 let Some(model) = model else { return Err(Ended::Refuse(Failure::BodyMemory)) };
@@ -96,46 +92,63 @@ impl<I: Io> Client<I> {
             }
             Err(unread) => return Err(unread.into()),
         };
-        record.bytes_in = body.len() as u64;
+        record.bytes_in = body.data.len() as u64;
         let model = match model {
             Some(model) => model,
-            None => identify::by_body(&self.gateway, forward, &body).map_err(Ended::Answer)?,
+            None => identify::by_body(&self.gateway, forward, &body.data).map_err(Ended::Answer)?,
         };
         record.model = Some(model.clone());
-        let settings = model.settings();
-        if body.len() > settings.body_limit {
-            return Err(Ended::Answer(Failure::TooLarge(settings.body_limit)));
+        if body.data.len() > model.settings().body_limit {
+            return Err(Ended::Answer(Failure::TooLarge(model.settings().body_limit)));
         }
         if !hold.as_mut().is_none_or(|hold| hold.charge(model.bodies())) {
             return Err(Ended::Answer(Failure::BodyMemory));
         }
-        let ask = ask(forward, body.len());
-        let asked = Asked { method: head.method, upgrade: head.websocket };
-        let sent = match head.framing {
-            RequestFraming::None => Sent::Nothing,
-            _ => Sent::Length(body.len() as u64),
-        };
+        self.whole(head, forward, record, (model, body, hold)).await
+    }
+
+    /// What the gateway knows by itself.
+    async fn from_knowledge(&mut self, mut answer: Answer, head: &RequestHead, record: &mut Record) -> Left {
+        answer.field("x-request-id", &record.request_id);
+        (record.status, record.outcome) = (answer.status, Outcome::Local);
+        match self.skip_body(head).await {
+            true => self.answer(&answer, head).await,
+            false => self.refuse(&answer, head.method == Method::Head).await,
+        }
+    }
+
+    /// A request that is wholly in memory; `hold` accounts for it until the answer begins.
+    async fn whole(
+        &mut self,
+        head: &RequestHead,
+        forward: &mut Forward,
+        record: &mut Record,
+        (model, body, hold): (Arc<Model>, Whole, Option<Hold>),
+    ) -> Result<Left, Ended> {
+        let settings = model.settings();
+        let ask = ask(forward, body.data.len());
+        let sent = body.sent(head.framing != RequestFraming::None);
         outgoing::complete(forward, &self.hop(head, &record.request_id), &settings, sent);
         if settings.protocol == Protocol::Http2 {
             return over_http2::exchange(self, head, forward, record, (model, ask, body)).await;
         }
+        let mut body = body.into_http1();
         // A small body joins its head: one system call, and nothing else to keep.
         if body.len() <= 16 << 10 {
             forward.head.append(&mut body);
         }
+        let asked = Asked { method: head.method, upgrade: head.websocket };
         let watch = self.watch.clone();
         let job = Job { model: &model, ask, asked, watch: &watch };
+        let request = Pair(&forward.head, &body);
         let mut out = Vec::with_capacity(512);
-        let work = dispatch::whole(&job, Pair(&forward.head, &body), record, &mut out);
-        let mut dispatched = match self.or_gone(work).await {
+        let mut dispatched = match self.or_gone(dispatch::whole(&job, request, record, &mut out)).await {
             None => return Ok(Left::Abort),
-            Some(Err(failure)) => return Err(Ended::Answer(failure)),
-            Some(Ok(dispatched)) => dispatched,
+            Some(done) => done.map_err(Ended::Answer)?,
         };
         while dispatched.up.is_interim() {
             self.pass_interim(head, &mut out).await?;
-            let next = dispatched.up.next_head(Pair(&forward.head, &body), &watch, &mut out);
-            match self.or_gone(next).await {
+            match self.or_gone(dispatched.up.next_head(request, &watch, &mut out)).await {
                 None => return Ok(Left::Abort),
                 Some(Err(broken)) => {
                     return Err(Ended::Answer(dispatch::failure(broken, dispatched.total)));

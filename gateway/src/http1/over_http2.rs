@@ -10,13 +10,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http_body::Body;
-use sluice_wire::chunk::chunk_head;
 use sluice_wire::head::{Forward, RequestHead};
 
 use super::client::{Client, Left};
 use super::exchange::Ended;
 use super::replica::Asked;
 use crate::admission::{Ask, Model};
+use crate::exchange::body::{Whole, chunk, last_chunk, trailer_lines};
 use crate::exchange::dispatch::{Job, earlier};
 use crate::exchange::io::{Io, Pair, poll_gone};
 use crate::exchange::record::{Outcome, Record};
@@ -29,12 +29,12 @@ pub(super) async fn exchange<I: Io>(
     request_head: &RequestHead,
     forward: &Forward,
     record: &mut Record,
-    (model, ask, body): (Arc<Model>, Ask, Vec<u8>),
+    (model, ask, body): (Arc<Model>, Ask, Whole),
 ) -> Result<Left, Ended> {
     let asked = Asked { method: request_head.method, upgrade: false };
     let watch = client.watch.clone();
     let job = Job { model: &model, ask, asked, watch: &watch };
-    let work = send(&job, request_head, forward, Upload::Whole(body.into()), record);
+    let work = send(&job, request_head, forward, Upload::whole(body), record);
     let sent = match client.or_gone(work).await {
         None => return Ok(Left::Abort),
         Some(Err(failure)) => return Err(Ended::Answer(failure)),
@@ -56,6 +56,7 @@ async fn relay<I: Io>(
     let _permit = sent.permit;
     let chunks = !request_head.http10 && !body.is_end_stream();
     let keep = request_head.keep_alive && chunks | body.is_end_stream() && !client.gateway.is_draining();
+    let mut trailers = Vec::new();
     let mut out = head_for_http1(&parts, &record.request_id, (chunks, keep, body.is_end_stream()));
     loop {
         if client.write(Pair(&out, b"")).await.is_err() {
@@ -77,14 +78,14 @@ async fn relay<I: Io>(
         match frame {
             Ok(None) => break,
             Ok(Some(Ok(frame))) => {
+                if let Some(fields) = frame.trailers_ref().filter(|_| request_head.te_trailers) {
+                    trailers = trailer_lines(fields);
+                }
                 let Ok(data) = frame.into_data() else { continue };
                 record.body(&data, None);
-                if chunks && !data.is_empty() {
-                    out.extend_from_slice(chunk_head(data.len() as u64, &mut [0; 18]));
-                    out.extend_from_slice(&data);
-                    out.extend_from_slice(b"\r\n");
-                } else {
-                    out.extend_from_slice(&data);
+                match chunks {
+                    true => chunk(&mut out, &data),
+                    false => out.extend_from_slice(&data),
                 }
             }
             Ok(Some(Err(_))) => {
@@ -97,7 +98,10 @@ async fn relay<I: Io>(
             }
         }
     }
-    if chunks && client.write(Pair(b"0\r\n\r\n", b"")).await.is_err() {
+    if chunks {
+        last_chunk(&mut out, &trailers);
+    }
+    if client.write(Pair(&out, b"")).await.is_err() {
         return Left::Abort;
     }
     record.outcome = Outcome::Served;

@@ -6,12 +6,11 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use sluice_wire::chunk::chunk_head;
-
 use super::body::Progress;
 use super::client::{Client, Left};
 use super::exchange::Ended;
 use super::replica::{Broken, Up};
+use crate::exchange::body::{chunk, last_chunk};
 use crate::exchange::dispatch;
 use crate::exchange::error::Failure;
 use crate::exchange::io::{Buf, Io, READ_MAX};
@@ -67,12 +66,7 @@ impl Upload {
     fn frame(&mut self, data: &[u8]) {
         match self.progress {
             Progress::Length(_) => self.pending.extend_from_slice(data),
-            Progress::Chunks(_) if data.is_empty() => {}
-            Progress::Chunks(_) => {
-                self.pending.extend_from_slice(chunk_head(data.len() as u64, &mut [0; 18]));
-                self.pending.extend_from_slice(data);
-                self.pending.extend_from_slice(b"\r\n");
-            }
+            Progress::Chunks(_) => chunk(&mut self.pending, data),
         }
     }
 
@@ -132,8 +126,10 @@ impl Upload {
         };
         self.room = room;
         self.frame(&data);
-        if self.complete && matches!(self.progress, Progress::Chunks(_)) {
-            self.pending.extend_from_slice(b"0\r\n\r\n");
+        if let Progress::Chunks(chunks) = &self.progress
+            && self.complete
+        {
+            last_chunk(&mut self.pending, chunks.trailers());
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use sluice_wire::sse::EventBoundary;
 use tokio::time::Sleep;
 
 use super::head;
+use super::replica::allowed;
 use super::upload::Upload;
 use crate::admission::Permit;
 use crate::exchange::dispatch::earlier;
@@ -175,7 +176,7 @@ fn from_http1(slot: &mut Option<Up>, relaying: &mut Relaying, cx: &mut Context<'
         };
         up.consume(fed.taken);
         if let Some(trailers) = up.trailers() {
-            relaying.trailers = head::fields(trailers).filter(|t| !t.is_empty());
+            relaying.trailers = head::trailers(trailers);
         }
         up.finish_chunks();
         if up.done() {
@@ -207,7 +208,7 @@ fn from_http1(slot: &mut Option<Up>, relaying: &mut Relaying, cx: &mut Context<'
 }
 
 fn from_http2(body: &mut Incoming, relaying: &mut Relaying, cx: &mut Context<'_>) -> Step {
-    match Pin::new(body).poll_frame(cx) {
+    match Pin::new(&mut *body).poll_frame(cx) {
         Poll::Ready(None) => {
             relaying.record.outcome = Outcome::Served;
             Step::Frame(Poll::Ready(None))
@@ -215,10 +216,12 @@ fn from_http2(body: &mut Incoming, relaying: &mut Relaying, cx: &mut Context<'_>
         Poll::Ready(Some(Ok(frame))) => {
             if let Some(data) = frame.data_ref() {
                 relaying.count(data);
-            } else {
+            }
+            // Nobody polls once more where the frame said that it is the last.
+            if frame.is_trailers() || body.is_end_stream() {
                 relaying.record.outcome = Outcome::Served;
             }
-            Step::Frame(Poll::Ready(Some(Ok(frame))))
+            Step::Frame(Poll::Ready(Some(Ok(allowed(frame)))))
         }
         Poll::Ready(Some(Err(_))) => Step::Broken(relaying.broken("it broke off")),
         Poll::Pending => match relaying.over(cx) {

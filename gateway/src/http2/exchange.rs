@@ -21,6 +21,7 @@ use super::upload;
 use crate::admission::{Model, Permit};
 use crate::config::Protocol;
 use crate::exchange::answer::Answer;
+use crate::exchange::body::{self, Whole};
 use crate::exchange::budget::Hold;
 use crate::exchange::dispatch::{self, Dispatched, Job};
 use crate::exchange::error::Failure;
@@ -49,7 +50,7 @@ enum Begun {
 
 /// A request body, read as far as the budget allowed.
 enum Gathered {
-    Whole(Vec<u8>),
+    Whole(Whole),
     Over(Vec<u8>, Incoming),
 }
 
@@ -129,21 +130,21 @@ impl Asking<'_> {
             }
             (Gathered::Over(..), None) => return Err(Failure::BodyMemory),
         };
-        record.bytes_in = body.len() as u64;
+        record.bytes_in = body.data.len() as u64;
         let model = match model {
             Some(model) => model,
-            None => identify::by_body(gateway, &self.forward, &body)?,
+            None => identify::by_body(gateway, &self.forward, &body.data)?,
         };
         record.model = Some(model.clone());
         let settings = model.settings();
-        if body.len() > settings.body_limit {
+        if body.data.len() > settings.body_limit {
             return Err(Failure::TooLarge(settings.body_limit));
         }
         if !hold.as_mut().is_none_or(|hold| hold.charge(model.bodies())) {
             return Err(Failure::BodyMemory);
         }
         if settings.protocol == Protocol::Http2 {
-            return self.over_http2(model, Upload::Whole(body.into()), record).await;
+            return self.over_http2(model, Upload::whole(body), record).await;
         }
         self.over_http1(model, body, record).await
     }
@@ -151,14 +152,12 @@ impl Asking<'_> {
     async fn over_http1(
         mut self,
         model: Arc<Model>,
-        body: Vec<u8>,
+        body: Whole,
         record: &mut Record,
     ) -> Result<Begun, Failure> {
-        let ask = ask(&self.forward, body.len());
-        let sent = match self.head.framing {
-            RequestFraming::None => Sent::Nothing,
-            _ => Sent::Length(body.len() as u64),
-        };
+        let ask = ask(&self.forward, body.data.len());
+        let sent = body.sent(self.head.framing != RequestFraming::None);
+        let body = body.into_http1();
         self.complete(&model, sent, &record.request_id);
         let asked = Asked { method: self.head.method, upgrade: false };
         let job = Job { model: &model, ask, asked, watch: &self.watch };
@@ -227,28 +226,33 @@ impl Asking<'_> {
     /// The whole body, within its limit and the budget; silence has a deadline.
     async fn gather(
         &self,
-        mut body: Incoming,
+        mut incoming: Incoming,
         limit: usize,
         mut hold: Option<&mut Hold>,
     ) -> Result<Gathered, Failure> {
-        if body.size_hint().exact().is_some_and(|n| n > limit as u64) {
+        if incoming.size_hint().exact().is_some_and(|n| n > limit as u64) {
             return Err(Failure::TooLarge(limit));
         }
         let patience = self.connection.gateway.limits.load().body_timeout;
-        let mut all = Vec::new();
+        let (mut all, mut trailers) = (Vec::new(), Vec::new());
         loop {
             self.watch.set(Some(patience));
             let frame = poll_fn(|cx| {
-                if let Poll::Ready(frame) = Pin::new(&mut body).poll_frame(cx) {
+                if let Poll::Ready(frame) = Pin::new(&mut incoming).poll_frame(cx) {
                     return Poll::Ready(Ok(frame));
                 }
                 self.watch.poll_over(cx).map(|_| Err(Failure::BodyLate))
             })
             .await?;
             let data = match frame {
-                None => return Ok(Gathered::Whole(all)),
+                None => return Ok(Gathered::Whole(Whole { data: all, trailers })),
                 Some(Err(_)) => return Err(Failure::Body("it broke off")),
-                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Ok(frame)) => {
+                    if let Some(fields) = frame.trailers_ref() {
+                        trailers = body::trailer_lines(fields);
+                    }
+                    frame.into_data().unwrap_or_default()
+                }
             };
             if all.len() + data.len() > limit {
                 return Err(Failure::TooLarge(limit));
@@ -256,7 +260,7 @@ impl Asking<'_> {
             let fits = hold.as_mut().is_none_or(|hold| hold.grow(data.len()));
             all.extend_from_slice(&data);
             if !fits {
-                return Ok(Gathered::Over(all, body));
+                return Ok(Gathered::Over(all, incoming));
             }
         }
     }

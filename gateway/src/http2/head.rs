@@ -77,7 +77,7 @@ fn host(parts: &request::Parts) -> Result<&str, &'static str> {
 pub fn response(status: u16, cleaned: &[u8], length: Option<u64>) -> Option<Response<()>> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(status).ok()?;
-    *response.headers_mut() = fields(cleaned)?;
+    *response.headers_mut() = map(head::fields(cleaned))?;
     if let Some(length) = length {
         response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
     }
@@ -86,7 +86,7 @@ pub fn response(status: u16, cleaned: &[u8], length: Option<u64>) -> Option<Resp
 
 /// A request head for an HTTP/2 replica from a completed HTTP/1 head.
 pub fn request(forward: &Forward, head: &RequestHead, tls: bool, host: Option<&str>) -> Option<Request<()>> {
-    let mut headers = fields(&forward.head)?;
+    let mut headers = map(head::fields(&forward.head))?;
     headers.remove(header::HOST);
     headers.remove(header::TRANSFER_ENCODING);
     if head.te_trailers {
@@ -107,10 +107,14 @@ pub fn request(forward: &Forward, head: &RequestHead, tls: bool, host: Option<&s
     Some(request)
 }
 
-/// Field lines as a map.
-pub fn fields(cleaned: &[u8]) -> Option<HeaderMap> {
+/// Trailer lines as a map; `None` if there are none.
+pub fn trailers(lines: &[u8]) -> Option<HeaderMap> {
+    map(sluice_wire::fields::lines(lines)).filter(|map| !map.is_empty())
+}
+
+fn map<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<HeaderMap> {
     let mut map = HeaderMap::with_capacity(16);
-    for (name, value) in head::fields(cleaned) {
+    for (name, value) in fields {
         map.append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?);
     }
     Some(map)

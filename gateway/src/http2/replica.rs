@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use http::Response;
+use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
@@ -22,6 +22,7 @@ use sluice_wire::head::{Forward, RequestHead};
 
 use super::head;
 use crate::admission::Permit;
+use crate::exchange::body::{Whole, keep_allowed};
 use crate::exchange::dispatch::{Job, admitted, earlier, open};
 use crate::exchange::error::Failure;
 use crate::exchange::record::Record;
@@ -32,8 +33,8 @@ static CONNECTIONS: LazyLock<DashMap<ReplicaId, SendRequest<Upload>>> = LazyLock
 
 /// A request body on its way to a replica.
 pub enum Upload {
-    /// In memory; can be sent again.
-    Whole(Bytes),
+    /// In memory, with its trailers; can be sent again.
+    Whole(Bytes, Option<HeaderMap>),
     /// As it comes from the client, up to `left` more bytes.
     Streamed {
         /// The client's stream.
@@ -46,17 +47,22 @@ pub enum Upload {
 }
 
 impl Upload {
+    /// One that is wholly in memory.
+    pub fn whole(body: Whole) -> Upload {
+        Upload::Whole(body.data.into(), head::trailers(&body.trailers))
+    }
+
     /// Bytes in memory.
     pub fn size(&self) -> usize {
         match self {
-            Upload::Whole(bytes) => bytes.len(),
+            Upload::Whole(bytes, _) => bytes.len(),
             Upload::Streamed { .. } => 0,
         }
     }
 
     fn again(&self) -> Option<Upload> {
         match self {
-            Upload::Whole(bytes) => Some(Upload::Whole(bytes.clone())),
+            Upload::Whole(bytes, trailers) => Some(Upload::Whole(bytes.clone(), trailers.clone())),
             Upload::Streamed { .. } => None,
         }
     }
@@ -71,15 +77,17 @@ impl Body for Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match self.get_mut() {
-            Upload::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Upload::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Upload::Whole(bytes, trailers) if bytes.is_empty() => {
+                Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+            }
+            Upload::Whole(bytes, _) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Upload::Streamed { body, left, .. } => {
                 let frame = std::task::ready!(Pin::new(body).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| {
                     let frame = frame.map_err(io::Error::other)?;
                     let n = frame.data_ref().map_or(0, Bytes::len);
                     *left = left.checked_sub(n).ok_or_else(|| io::Error::other("over the body limit"))?;
-                    Ok(frame)
+                    Ok(allowed(frame))
                 }))
             }
         }
@@ -87,16 +95,24 @@ impl Body for Upload {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Upload::Whole(bytes) => bytes.is_empty(),
+            Upload::Whole(bytes, trailers) => bytes.is_empty() && trailers.is_none(),
             Upload::Streamed { body, .. } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Upload::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Upload::Whole(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
             Upload::Streamed { body, .. } => body.size_hint(),
         }
+    }
+}
+
+/// Without trailers that may not be passed on.
+pub(super) fn allowed(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(trailers) => Frame::trailers(keep_allowed(trailers)),
+        Err(data) => data,
     }
 }
 

@@ -7,20 +7,21 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http_body::Body;
-use hyper::body::Incoming;
-use sluice_wire::chunk::chunk_head;
-
+use crate::exchange::body::{chunk, last_chunk, trailer_lines};
 use crate::exchange::dispatch;
 use crate::exchange::error::Failure;
 use crate::exchange::watch::{Tick, Watch};
 use crate::http1::replica::Up;
+use http_body::Body;
+use hyper::body::Incoming;
 
 /// One such body.
 pub struct Upload {
     body: Incoming,
     /// Its length was not announced.
     chunks: bool,
+    /// Lines to follow the last chunk.
+    trailers: Vec<u8>,
     /// Read and framed, not written yet.
     pending: Vec<u8>,
     written: usize,
@@ -33,7 +34,8 @@ impl Upload {
     /// Begins with the request head and what was read of the body before.
     pub fn new(head: &[u8], begun: &[u8], body: Incoming, chunks: bool, limit: usize) -> Upload {
         let room = limit.saturating_sub(begun.len());
-        let mut upload = Upload { body, chunks, pending: head.to_vec(), written: 0, room, complete: false };
+        let (trailers, pending) = (Vec::new(), head.to_vec());
+        let mut upload = Upload { body, chunks, trailers, pending, written: 0, room, complete: false };
         upload.frame(begun);
         upload
     }
@@ -44,13 +46,9 @@ impl Upload {
     }
 
     fn frame(&mut self, data: &[u8]) {
-        if !self.chunks {
-            return self.pending.extend_from_slice(data);
-        }
-        if !data.is_empty() {
-            self.pending.extend_from_slice(chunk_head(data.len() as u64, &mut [0; 18]));
-            self.pending.extend_from_slice(data);
-            self.pending.extend_from_slice(b"\r\n");
+        match self.chunks {
+            true => chunk(&mut self.pending, data),
+            false => self.pending.extend_from_slice(data),
         }
     }
 
@@ -75,11 +73,14 @@ impl Upload {
                 None => {
                     self.complete = true;
                     if self.chunks {
-                        self.pending.extend_from_slice(b"0\r\n\r\n");
+                        last_chunk(&mut self.pending, &self.trailers);
                     }
                 }
                 Some(Err(_)) => return Poll::Ready(Err(Failure::Body("it broke off"))),
                 Some(Ok(frame)) => {
+                    if let Some(trailers) = frame.trailers_ref() {
+                        self.trailers = trailer_lines(trailers);
+                    }
                     let data = frame.into_data().unwrap_or_default();
                     self.room = self.room.checked_sub(data.len()).ok_or(Failure::TooLarge(self.room))?;
                     self.frame(&data);

@@ -32,6 +32,8 @@ pub struct Seen {
     pub headers: Fields,
     /// Length, SHA-256 and completeness of its body, once that ended.
     pub body: Option<(usize, String, bool)>,
+    /// Trailers behind its body.
+    pub trailers: Fields,
     /// When its handler began.
     pub started: Option<u64>,
     /// When and how it ended.
@@ -118,12 +120,16 @@ impl Engines {
                     target: target.clone(),
                     headers: headers.clone(),
                     body: None,
+                    trailers: Fields::new(),
                     started: None,
                     ended: None,
                     sent: (0, String::new()),
                 }),
-                Event::Body { req, length, sha256, complete, .. } => {
-                    with(&mut all, record, *req, |s| s.body = Some((*length, sha256.clone(), *complete)));
+                Event::Body { req, length, sha256, complete, trailers } => {
+                    with(&mut all, record, *req, |s| {
+                        s.body = Some((*length, sha256.clone(), *complete));
+                        s.trailers.clone_from(trailers);
+                    })
                 }
                 Event::Start { req, .. } => with(&mut all, record, *req, |s| s.started = Some(record.t)),
                 Event::End { req, outcome, sent, sha256 } => with(&mut all, record, *req, |s| {

@@ -68,11 +68,6 @@ const IMPURE: &[&str] = &[
 /// Rule, file, and why the rule does not hold there.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("forbidden", "tests/tests/tidy/main.rs", "lists the words"),
-    (
-        "function length",
-        "gateway/src/http1/exchange.rs",
-        "the way of one request reads from top to bottom in one place",
-    ),
     ("pingora", "tests/tests/tidy/main.rs", "names the rule's subject"),
 ];
 
