@@ -162,7 +162,7 @@ impl<B: Backend> Driver<B> {
             Input::Poke(model) => {
                 self.batch.poked.insert(model);
             }
-            Input::Drained(replica) => self.feed(Event::Drained(replica)),
+            Input::Drained(told) => self.feed(Event::Drained(told)),
             Input::Configure(plan) => self.configure(plan),
             Input::Command(command, answer) => {
                 let taken = self.command(command);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_core::{Demand, FleetSpec, FleetStatus, ModelName, ReplicaId, Routes};
+use sluice_core::{Demand, Drained, FleetSpec, FleetStatus, ModelName, ReplicaId, Routes};
 use tokio::sync::oneshot;
 
 use crate::launch::Launch;
@@ -29,7 +29,7 @@ pub enum Input {
     /// Look at these models' demand now: the first request is waiting, the queue grew, or a contended model fell idle.
     Poke(ModelName),
     /// Nothing is in flight any more at a draining replica.
-    Drained(ReplicaId),
+    Drained(Drained),
     /// New configuration.
     Configure(Plan),
     /// A person's order.

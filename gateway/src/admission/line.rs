@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Demand, Micros, ModelName, ModelRoute, ModelState, ReplicaId, WakeEstimate};
+use sluice_core::{Demand, Drained, Micros, ModelName, ModelRoute, ModelState, WakeEstimate};
 
 use super::ask::{Ask, Place, Spent, Ticket};
 use super::load::Load;
@@ -61,7 +61,7 @@ pub(crate) enum Step {
 pub(crate) enum Effect<R> {
     Granted(R, Grant),
     Refused(R, Refusal),
-    Drained(ReplicaId),
+    Drained(Drained),
     Poke,
 }
 

@@ -218,7 +218,7 @@ impl Model {
                 self.metrics.refused(&refusal.reason);
                 let _ = reply.send(Err(refusal));
             }
-            Effect::Drained(replica) => self.scaler.send(Input::Drained(replica)),
+            Effect::Drained(told) => self.scaler.send(Input::Drained(told)),
             Effect::Poke => self.scaler.send(Input::Poke(self.name.clone())),
         }
     }

@@ -21,12 +21,13 @@ pub(crate) fn replica(id: u64, capacity: u32) -> ReplicaRoute {
         },
         capacity,
         draining: false,
+        drains: 0,
         ready_since: Micros::ZERO,
     }
 }
 
 pub(crate) fn draining(id: u64, capacity: u32) -> ReplicaRoute {
-    ReplicaRoute { draining: true, ..replica(id, capacity) }
+    ReplicaRoute { draining: true, drains: 1, ..replica(id, capacity) }
 }
 
 pub(crate) fn ready(replicas: &[ReplicaRoute]) -> ModelRoute {

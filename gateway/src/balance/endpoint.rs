@@ -238,6 +238,7 @@ mod tests {
             address: Address { socket: ([127, 0, 0, 1], 1).into(), host: None, tls: false },
             capacity,
             draining: false,
+            drains: 0,
             ready_since: Micros::ZERO,
         })
     }

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_core::{Micros, ReplicaId, ReplicaRoute};
+use sluice_core::{Drained, Micros, ReplicaId, ReplicaRoute};
 
 use super::endpoint::{Endpoint, Fullness};
 
@@ -30,12 +30,12 @@ struct Slot {
     drain: Drain,
 }
 
-/// Whether the scaler waits to hear that an endpoint is empty.
+/// Whether the scaler waits to hear that an endpoint is empty, and for which of its drains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drain {
     No,
-    Awaited,
-    Reported,
+    Awaited(u32),
+    Reported(u32),
 }
 
 impl Pool {
@@ -61,8 +61,8 @@ impl Pool {
         endpoint
     }
 
-    /// Gives a slot back; returns the endpoint's id if a drain is complete by that.
-    pub(crate) fn release(&mut self, endpoint: &Arc<Endpoint>) -> Option<ReplicaId> {
+    /// Gives a slot back; returns the drain that is complete by that.
+    pub(crate) fn release(&mut self, endpoint: &Arc<Endpoint>) -> Option<Drained> {
         if endpoint.release() > 0 || !endpoint.is_draining() {
             return None;
         }
@@ -74,8 +74,8 @@ impl Pool {
     }
 
     /// Takes over the scaler's list. Endpoints are kept by id and address; one that is draining or no longer listed
-    /// takes nothing new. `closed` closes all of them. Ids of drains that are complete at once go to `drained`.
-    pub(crate) fn apply(&mut self, replicas: &[ReplicaRoute], closed: bool, drained: &mut Vec<ReplicaId>) {
+    /// takes nothing new. `closed` closes all of them. Drains that are complete at once go to `drained`.
+    pub(crate) fn apply(&mut self, replicas: &[ReplicaRoute], closed: bool, drained: &mut Vec<Drained>) {
         let mut former = std::mem::take(&mut self.routed);
         former.append(&mut self.leaving);
         for replica in replicas {
@@ -88,8 +88,8 @@ impl Pool {
             slot.endpoint.set(replica.capacity, replica.draining || closed, replica.ready_since);
             slot.drain = match (replica.draining, slot.drain) {
                 (false, _) => Drain::No,
-                (true, Drain::No) => Drain::Awaited,
-                (true, since) => since,
+                (true, Drain::Reported(told)) if told == replica.drains => Drain::Reported(told),
+                (true, _) => Drain::Awaited(replica.drains),
             };
             self.routed.push(slot);
         }
@@ -98,9 +98,9 @@ impl Pool {
             slot.endpoint.close();
             if replicas.iter().any(|replica| replica.id == slot.endpoint.id) {
                 // The same replica at a new address: what runs at the old one ends there, untold.
-                slot.drain = Drain::Reported;
+                slot.drain = Drain::Reported(0);
             } else if slot.drain == Drain::No {
-                slot.drain = Drain::Awaited;
+                slot.drain = Drain::Awaited(0);
             }
         }
         let empty = |slot: &&mut Slot| slot.endpoint.in_flight() == 0;
@@ -152,12 +152,10 @@ impl Pool {
 
 impl Slot {
     /// The drain's end, told once.
-    fn emptied(&mut self) -> Option<ReplicaId> {
-        let told = self.drain == Drain::Awaited;
-        if told {
-            self.drain = Drain::Reported;
-        }
-        told.then_some(self.endpoint.id)
+    fn emptied(&mut self) -> Option<Drained> {
+        let Drain::Awaited(drain) = self.drain else { return None };
+        self.drain = Drain::Reported(drain);
+        Some(Drained { replica: self.endpoint.id, drain })
     }
 }
 

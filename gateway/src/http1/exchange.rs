@@ -77,7 +77,7 @@ impl<I: Io> Client<I> {
         let model = match identify::by_head(&self.gateway, head.method, forward) {
             Ok(Target::Model(model)) => Some(model),
             Ok(Target::InBody) => None,
-            Ok(Target::Local(answer)) => return Ok(self.from_knowledge(answer, head, record).await),
+            Ok(Target::Local(answer)) => return Ok(self.answer_locally(answer, head, record).await),
             Err(failure) if self.skip_body(head).await => return Err(Ended::Answer(failure)),
             Err(failure) => return Err(Ended::Refuse(failure)),
         };
@@ -108,7 +108,7 @@ impl<I: Io> Client<I> {
     }
 
     /// What the gateway knows by itself.
-    async fn from_knowledge(&mut self, mut answer: Answer, head: &RequestHead, record: &mut Record) -> Left {
+    async fn answer_locally(&mut self, mut answer: Answer, head: &RequestHead, record: &mut Record) -> Left {
         answer.field("x-request-id", &record.request_id);
         (record.status, record.outcome) = (answer.status, Outcome::Local);
         match self.skip_body(head).await {

@@ -131,11 +131,11 @@ impl Core {
                 }
                 touched.insert(name);
             }
-            Event::Drained(id) => {
-                let Some(name) = self.owners.get(id).cloned() else { return };
+            Event::Drained(told) => {
+                let Some(name) = self.owners.get(&told.replica).cloned() else { return };
                 let Some(model) = self.models.get_mut(&name) else { return };
                 let mut step = Step { now: self.now, actions };
-                lifecycle::drained(model, *id, &mut step);
+                lifecycle::drained(model, *told, &mut step);
                 touched.insert(name);
             }
             Event::Wake(name) => self.order(name, touched, wake),

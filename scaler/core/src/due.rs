@@ -2,7 +2,6 @@
 //! When time alone next changes something for a model: deadlines, the end of a pause, a window or an idle time, a turn.
 
 use crate::decide;
-use crate::fill;
 use crate::lifecycle;
 use crate::model::Model;
 use crate::units::Micros;
@@ -10,13 +9,11 @@ use crate::units::Micros;
 /// The next moment at which time alone changes something for the model.
 pub(crate) fn next_due(model: &Model, now: Micros) -> Option<Micros> {
     let life = &model.spec.life;
-    let replicas = model.replicas.values();
-    let deadlines = replicas.clone().filter_map(|r| lifecycle::deadline(r, life));
-    let settling = replicas.filter(|r| !r.leaving()).filter_map(fill::settled).filter(|&t| t > now);
+    let deadlines = model.replicas.values().filter_map(|r| lifecycle::deadline(r, life));
     let short = model.desired > 0 && model.missing() > 0;
     let retry = Some(model.health.retry_at()).filter(|&t| short && t > now);
     let fall = model.hold.next_fall(model.spec.scale.window).filter(|_| model.desired > 0);
     let fall = fall.filter(|_| model.load.is_some() && model.fixed().is_none());
     let single = [retry, fall, decide::idle_end(model), model.room_due];
-    deadlines.chain(settling).chain(single.into_iter().flatten()).min()
+    deadlines.chain(single.into_iter().flatten()).min()
 }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ModelName, ReplicaId};
-use crate::report::{Address, Demand};
+use crate::report::{Address, Demand, Drained};
 use crate::spec::FleetSpec;
 
 /// One input of `Core::step`.
@@ -17,7 +17,7 @@ pub enum Event {
     /// The backend saw something happen to a replica.
     Replica(ReplicaId, ReplicaEvent),
     /// The gateway has nothing in flight any more at a replica that it was told to drain.
-    Drained(ReplicaId),
+    Drained(Drained),
     /// A person asked for at least one replica now.
     Wake(ModelName),
     /// A person asked for zero replicas now, whatever `minReplicas` says, until the next request or wake.

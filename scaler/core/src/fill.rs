@@ -13,11 +13,6 @@ use crate::model::{Model, Replica};
 use crate::status::Phase;
 use crate::units::Micros;
 
-/// A replica whose drain was called off is not drained again for so long: a report that nothing was in flight there
-/// may still be on its way from before, and must not be taken for one about the new drain. Not even when it hangs:
-/// what was sent to it in between would be cut without its deadline.
-const SETTLE: Micros = Micros::from_millis(100);
-
 const CONFIGURATION_CHANGED: &str = "configuration changed";
 
 /// Brings one launched model's replicas towards `desired`; sets `need`.
@@ -53,11 +48,6 @@ pub(crate) fn fixed(model: &mut Model, step: &mut Step<'_>) -> Vec<u32> {
     (0..desired).filter(|&n| !model.replicas.values().any(|r| r.ordinal == n && taken(r))).collect()
 }
 
-/// When a replica that should leave may; `None` is at once.
-pub(crate) fn settled(replica: &Replica) -> Option<Micros> {
-    replica.resumed.map(|resumed| resumed.after(SETTLE))
-}
-
 fn select(model: &Model, which: impl Fn(&Model, &Replica) -> bool) -> Vec<ReplicaId> {
     model.replicas.iter().filter(|(_, r)| which(model, r)).map(|(&id, _)| id).collect()
 }
@@ -66,8 +56,7 @@ fn select(model: &Model, which: impl Fn(&Model, &Replica) -> bool) -> Vec<Replic
 fn release(model: &mut Model, step: &mut Step<'_>, why: &str, which: impl Fn(ReplicaId, &Replica) -> bool) {
     let life = &model.spec.life;
     for (&id, replica) in &mut model.replicas {
-        let early = settled(replica).is_some_and(|settled| settled > step.now);
-        if replica.leaving() || early || !which(id, replica) {
+        if replica.leaving() || !which(id, replica) {
             continue;
         }
         let own = match &replica.evicted_for {

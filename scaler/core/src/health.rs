@@ -77,11 +77,11 @@ impl Health {
         self.retry_at
     }
 
-    /// What to tell, while starts fail.
-    pub fn fault(&self, life: &LifeSpec) -> Option<Fault> {
+    /// What to tell, while starts fail; the waiting are answered from the `attempts`th failure in a row on.
+    pub fn fault(&self, attempts: u32) -> Option<Fault> {
         self.failing.then(|| Fault {
             failures: self.strikes,
-            answer_waiters: self.strikes >= life.start_attempts,
+            answer_waiters: self.strikes >= attempts,
             cause: self.cause.clone(),
             retry_at: self.retry_at,
         })
@@ -123,20 +123,20 @@ mod tests {
         for failed in [200, 210, 250] {
             health.start_failed(at(0), at(failed), &life(), "exit 1".into());
         }
-        assert_eq!(health.fault(&life()).unwrap().failures, 1);
+        assert_eq!(health.fault(3).unwrap().failures, 1);
         health.start_failed(at(300), at(500), &life(), "exit 1".into());
-        assert_eq!(health.fault(&life()).unwrap().failures, 2);
+        assert_eq!(health.fault(3).unwrap().failures, 2);
     }
 
     #[test]
     fn the_first_quick_death_is_free_and_the_next_ones_pause() {
         let mut health = Health::default();
         health.died(false, at(1_000), &life(), "exit 1".into());
-        assert_eq!((health.fault(&life()), health.retry_at()), (None, Micros::ZERO));
+        assert_eq!((health.fault(3), health.retry_at()), (None, Micros::ZERO));
         health.ready();
         health.died(false, at(2_000), &life(), "exit 1".into());
         assert_eq!(health.retry_at(), at(2_000).after(life().backoff_first));
-        assert_eq!(health.fault(&life()).unwrap().failures, 2);
+        assert_eq!(health.fault(3).unwrap().failures, 2);
     }
 
     #[test]

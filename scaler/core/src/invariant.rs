@@ -2,7 +2,6 @@
 //! Facts about the core's state that hold after every step. Used by tests.
 
 use crate::core::Core;
-use crate::fill::settled;
 use crate::ids::ModelName;
 use crate::ledger::Ledger;
 use crate::model::Model;
@@ -42,15 +41,14 @@ pub(crate) fn check(core: &Core) {
     }
 }
 
-/// Launched replicas that stay are at most `maxReplicas`, or as many as a moment ago when that was lowered; of fixed
+/// Launched replicas that stay are at most `maxReplicas`; of fixed
 /// addresses there is one replica each, besides those of a former configuration.
 fn check_count(name: &ModelName, model: &Model) {
     let staying = model.staying();
     match model.fixed() {
         None => {
             let most = model.max_replicas();
-            let settling = model.replicas.values().any(|r| r.stays() && settled(r).is_some());
-            assert!(staying <= most || settling, "{name}: {staying} replicas where {most} are allowed");
+            assert!(staying <= most, "{name}: {staying} replicas where {most} are allowed");
         }
         Some(addresses) => {
             let current = model.replicas.values().filter(|r| r.stays() && !model.outdated(r));

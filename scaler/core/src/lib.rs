@@ -40,7 +40,9 @@ pub use core::Core;
 pub use event::{Event, ReplicaEvent};
 pub use ids::{ModelName, ReplicaId};
 pub use journal::{Difference, Journal, Outcome, ReplayError, ReplayReport, replay};
-pub use report::{Address, Demand, Fault, ModelRoute, ModelState, ReplicaRoute, Routes, WakeEstimate};
+pub use report::{
+    Address, Demand, Drained, Fault, ModelRoute, ModelState, ReplicaRoute, Routes, WakeEstimate,
+};
 pub use spec::{FleetSpec, LifeSpec, ModelSpec, ScaleSpec, Source};
 pub use status::{FleetStatus, ModelStatus, Phase, ReplicaStatus};
 pub use units::{Bytes, Micros};

@@ -14,13 +14,16 @@ use crate::action::Action;
 use crate::event::ReplicaEvent;
 use crate::ids::ReplicaId;
 use crate::model::{Model, Replica};
-use crate::report::Address;
+use crate::report::{Address, Drained};
 use crate::spec::LifeSpec;
 use crate::status::Phase;
 use crate::units::Micros;
 
 /// On top of the stop deadline before a stop is ordered again: the backend is given time to report.
 const STOP_GRACE: Micros = Micros::from_secs(1);
+
+/// A fixed address that is not ready for so long is a failure that waiting requests are told, again and again.
+const FIXED_PATIENCE: Micros = Micros::from_secs(10);
 
 /// What a step works with.
 pub(crate) struct Step<'a> {
@@ -44,8 +47,10 @@ pub(crate) fn observe(
 }
 
 /// Takes in that nothing is in flight at a draining replica any more.
-pub(crate) fn drained(model: &mut Model, id: ReplicaId, step: &mut Step<'_>) {
-    if let Some(replica) = model.replicas.get_mut(&id).filter(|r| r.phase == Phase::Draining) {
+pub(crate) fn drained(model: &mut Model, told: Drained, step: &mut Step<'_>) {
+    let Drained { replica: id, drain } = told;
+    let of_this_drain = |r: &&mut Replica| r.phase == Phase::Draining && r.drains == drain;
+    if let Some(replica) = model.replicas.get_mut(&id).filter(of_this_drain) {
         let why = replica.note.clone();
         stop(id, replica, &why, step);
     }
@@ -61,6 +66,12 @@ pub(crate) fn expire(model: &mut Model, step: &mut Step<'_>) {
             continue;
         }
         match replica.phase {
+            Phase::Starting | Phase::Unready if replica.fixed => {
+                let why = if replica.note.is_empty() { "no answer to its probe" } else { &replica.note };
+                let cause = format!("its address is not ready: {why}");
+                model.health.start_failed(replica.asked, now, &life, cause);
+                replica.asked = now;
+            }
             Phase::Starting => {
                 let cause = match replica.note.as_str() {
                     "" => format!("not ready within {}", seconds(life.start_deadline)),
@@ -79,7 +90,9 @@ pub(crate) fn expire(model: &mut Model, step: &mut Step<'_>) {
 /// When the replica's present phase must be over.
 pub(crate) fn deadline(replica: &Replica, life: &LifeSpec) -> Option<Micros> {
     match replica.phase {
-        Phase::Starting if replica.fixed => None,
+        Phase::Starting | Phase::Unready if replica.fixed => {
+            Some(replica.asked.after(life.start_deadline.min(FIXED_PATIENCE)))
+        }
         Phase::Starting => Some(replica.started.after(life.start_deadline)),
         Phase::Draining => Some(replica.since.after(life.drain_deadline)),
         Phase::Stopping => Some(replica.asked.after(life.stop_deadline).after(STOP_GRACE)),
@@ -92,6 +105,7 @@ pub(crate) fn leave(id: ReplicaId, replica: &mut Replica, life: &LifeSpec, why: 
     match replica.phase {
         Phase::Starting => stop(id, replica, why, step),
         Phase::Ready | Phase::Unready => {
+            replica.drains = replica.drains.wrapping_add(1);
             replica.enter(Phase::Draining, step.now, why);
             if life.drain_deadline == Micros::ZERO {
                 cut(id, replica, step);
@@ -103,7 +117,6 @@ pub(crate) fn leave(id: ReplicaId, replica: &mut Replica, life: &LifeSpec, why: 
 
 /// Calls a drain off.
 pub(crate) fn resume(replica: &mut Replica, now: Micros) {
-    replica.resumed = Some(now);
     let phase = if replica.healthy { Phase::Ready } else { Phase::Unready };
     replica.enter(phase, now, "");
 }
@@ -136,7 +149,10 @@ fn became_unready(model: &mut Model, id: ReplicaId, why: &str, now: Micros) {
     replica.healthy = false;
     match replica.phase {
         Phase::Starting => replica.note = why.to_owned(),
-        Phase::Ready if replica.fixed => replica.enter(Phase::Unready, now, why),
+        Phase::Ready if replica.fixed => {
+            replica.asked = now;
+            replica.enter(Phase::Unready, now, why);
+        }
         Phase::Ready => {
             replica.doomed = true;
             replica.note = format!("not ready any more: {why}");

@@ -97,9 +97,9 @@ pub(crate) struct Replica {
     pub healthy: bool,
     /// Must go so that this model can start.
     pub evicted_for: Option<ModelName>,
-    /// When its drain was last called off.
-    pub resumed: Option<Micros>,
-    /// When its stop was last ordered.
+    /// How many drains of it have begun.
+    pub drains: u32,
+    /// When its stop was last ordered; of a fixed address that is not ready, when it was last seen to be missing.
     pub asked: Micros,
     /// The model's completions when it became ready, and when more were first seen.
     pub completions: u64,
@@ -142,6 +142,12 @@ impl Model {
             Source::Launched => None,
             Source::Fixed(n) => Some(n),
         }
+    }
+
+    /// From this many failures in a row on, waiting requests are told. Nothing that Sluice does repairs a fixed address,
+    /// so there they are told at once.
+    pub fn start_attempts(&self) -> u32 {
+        if self.fixed().is_some() { 1 } else { self.spec.life.start_attempts }
     }
 
     /// Most replicas at once, as far as they count.
@@ -263,7 +269,7 @@ impl Replica {
             doomed: false,
             healthy: false,
             evicted_for: None,
-            resumed: None,
+            drains: 0,
             asked: now,
             completions: 0,
             served: None,

@@ -112,8 +112,20 @@ pub struct ReplicaRoute {
     /// Takes nothing new; the gateway reports `Drained` when nothing is in flight there. May become false again:
     /// a drain is called off when demand returns, and a fixed address that failed its probe is ready again.
     pub draining: bool,
+    /// How many drains of it have begun, for `Drained`.
+    pub drains: u32,
     /// When it became ready: a fresh replica is loaded slowly.
     pub ready_since: Micros,
+}
+
+/// Nothing is in flight any more at a replica that drains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drained {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// Which of its drains this is about: `ReplicaRoute::drains` of the routes that asked for it. A report about a
+    /// drain that was called off says nothing about a later one.
+    pub drain: u32,
 }
 
 /// A replica's address.

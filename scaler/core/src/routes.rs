@@ -16,7 +16,7 @@ pub(crate) fn route(model: &Model) -> Option<ModelRoute> {
         return None;
     }
     let fault = match model.count(Phase::Ready) {
-        0 => model.health.fault(&model.spec.life),
+        0 => model.health.fault(model.start_attempts()),
         _ => None,
     };
     Some(ModelRoute {
@@ -43,7 +43,7 @@ pub(crate) fn model_status(name: &ModelName, model: &Model) -> ModelStatus {
         desired: model.desired,
         reason: reason(model),
         wake: model.wake.estimate(),
-        fault: model.health.fault(&model.spec.life),
+        fault: model.health.fault(model.start_attempts()),
     }
 }
 
@@ -70,7 +70,8 @@ fn replica_route(model: &Model, id: ReplicaId, replica: &Replica) -> Option<Repl
         limit => limit,
     };
     let (address, ready_since) = (replica.address.clone()?, replica.ready?);
-    Some(ReplicaRoute { id, address, capacity, draining, ready_since })
+    let drains = replica.drains;
+    Some(ReplicaRoute { id, address, capacity, draining, drains, ready_since })
 }
 
 fn state(model: &Model) -> ModelState {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Action, Address, Bytes, Core, Demand, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelRoute,
+    Action, Address, Bytes, Core, Demand, Drained, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelRoute,
     ModelSpec, ModelStatus, ReplicaEvent, ReplicaId, ScaleSpec, Source, invariant,
 };
 
@@ -140,7 +140,11 @@ impl Rig {
 
     /// The gateway reports an empty draining replica.
     pub fn drained(&mut self, id: u64) {
-        self.step(Event::Drained(ReplicaId(id)));
+        let replica = ReplicaId(id);
+        let routes = self.core.routes();
+        let listed = routes.models.values().flat_map(|route| &route.replicas).find(|r| r.id == replica);
+        let drain = listed.map_or(0, |route| route.drains);
+        self.step(Event::Drained(Drained { replica, drain }));
     }
 
     /// Actions since the last call, in short: `start r0 m#0`, `cut r0`, `stop r0`.

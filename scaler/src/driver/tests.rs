@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use sluice_core::{
-    Address, Bytes, FleetSpec, LifeSpec, Micros, ModelSpec, ReplicaEvent, ReplicaId, ScaleSpec,
+    Address, Bytes, Drained, FleetSpec, LifeSpec, Micros, ModelSpec, ReplicaEvent, ReplicaId, ScaleSpec,
 };
 
 use super::*;
@@ -73,8 +73,9 @@ impl Plane for FakePlane {
                 "publish {name} starting {} ready {taking:?} draining {draining:?}",
                 route.starting
             ));
-            if self.drains {
-                draining.into_iter().for_each(|id| self.handle.send(Input::Drained(id)));
+            for route in route.replicas.iter().filter(|r| self.drains && r.draining) {
+                let told = Drained { replica: route.id, drain: route.drains };
+                self.handle.send(Input::Drained(told));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_core::{Fault, ReplicaRoute};
+use sluice_core::{Fault, ReplicaId, ReplicaRoute};
 
 use super::*;
 use crate::admission::ask::Class;
@@ -377,8 +377,8 @@ impl World {
                     }
                     self.expected.completions += u64::from(waits.avoid.is_some());
                 }
-                Effect::Drained(id) => {
-                    let told = self.drains.get_mut(&id).expect("only what drains is drained");
+                Effect::Drained(drained) => {
+                    let told = self.drains.get_mut(&drained.replica).expect("only what drains is drained");
                     assert!(!std::mem::replace(told, true), "a drain ends once");
                 }
                 Effect::Poke => assert!(!std::mem::replace(&mut self.poked, true), "one poke per report"),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sluice_core::ReplicaRoute;
+use sluice_core::{ReplicaId, ReplicaRoute};
 
 use super::*;
 use crate::admission::ask::Class;
@@ -112,7 +112,7 @@ impl World {
                     assert!(self.waiting.remove(&id).is_some());
                     self.refused.push((id, refusal));
                 }
-                Effect::Drained(replica) => self.drained.push(replica.0),
+                Effect::Drained(told) => self.drained.push(told.replica.0),
                 Effect::Poke => self.pokes += 1,
             }
         }

@@ -14,12 +14,17 @@ fn replica(id: u64, capacity: u32) -> ReplicaRoute {
         address: Address { socket: ([127, 0, 0, 1], 1_000 + id as u16).into(), host: None, tls: false },
         capacity,
         draining: false,
+        drains: 0,
         ready_since: LONG_AGO,
     }
 }
 
 fn draining(id: u64) -> ReplicaRoute {
-    ReplicaRoute { draining: true, ..replica(id, 4) }
+    ReplicaRoute { draining: true, drains: 1, ..replica(id, 4) }
+}
+
+fn drained(id: u64, drain: u32) -> Drained {
+    Drained { replica: ReplicaId(id), drain }
 }
 
 fn pool(replicas: &[ReplicaRoute]) -> Pool {
@@ -28,7 +33,7 @@ fn pool(replicas: &[ReplicaRoute]) -> Pool {
     pool
 }
 
-fn apply(pool: &mut Pool, replicas: &[ReplicaRoute]) -> Vec<ReplicaId> {
+fn apply(pool: &mut Pool, replicas: &[ReplicaRoute]) -> Vec<Drained> {
     let mut drained = Vec::new();
     pool.apply(replicas, false, &mut drained);
     drained
@@ -142,7 +147,7 @@ fn an_endpoint_to_avoid_is_used_only_if_there_is_no_other() {
 #[test]
 fn an_idle_endpoint_is_drained_at_once_and_told_once() {
     let mut pool = pool(&[replica(1, 4), replica(2, 4)]);
-    assert_eq!(apply(&mut pool, &[draining(1), replica(2, 4)]), [ReplicaId(1)]);
+    assert_eq!(apply(&mut pool, &[draining(1), replica(2, 4)]), [drained(1, 1)]);
     assert_eq!(apply(&mut pool, &[draining(1), replica(2, 4)]), []);
     assert_eq!(apply(&mut pool, &[replica(2, 4)]), [], "its going was announced by the drain");
     assert!((0..4).all(|_| take(&mut pool) == Some(2)));
@@ -155,19 +160,32 @@ fn a_busy_endpoint_is_drained_when_its_last_slot_comes_back() {
     assert_eq!(apply(&mut pool, &[draining(1)]), []);
     assert_eq!(take(&mut pool), None);
     assert_eq!(pool.release(&first), None);
-    assert_eq!(pool.release(&second), Some(ReplicaId(1)));
+    assert_eq!(pool.release(&second), Some(drained(1, 1)));
     assert_eq!(apply(&mut pool, &[draining(1)]), []);
 }
 
 #[test]
 fn a_resumed_drain_gets_its_capacity_back_and_a_second_drain_is_told_again() {
     let mut pool = pool(&[replica(1, 1)]);
-    assert_eq!(apply(&mut pool, &[draining(1)]), [ReplicaId(1)]);
+    assert_eq!(apply(&mut pool, &[draining(1)]), [drained(1, 1)]);
     assert_eq!(apply(&mut pool, &[replica(1, 1)]), []);
     assert_eq!(take(&mut pool), Some(1));
     assert_eq!(apply(&mut pool, &[draining(1)]), []);
     let endpoint = Arc::clone(&pool.routed[0].endpoint);
-    assert_eq!(pool.release(&endpoint), Some(ReplicaId(1)));
+    assert_eq!(pool.release(&endpoint), Some(drained(1, 1)));
+}
+
+#[test]
+fn each_drain_is_told_by_its_number() {
+    let mut pool = pool(&[replica(1, 1)]);
+    let again = ReplicaRoute { drains: 2, ..draining(1) };
+    assert_eq!(apply(&mut pool, &[draining(1)]), [drained(1, 1)]);
+    assert_eq!(
+        apply(&mut pool, std::slice::from_ref(&again)),
+        [drained(1, 2)],
+        "the first one was called off unseen"
+    );
+    assert_eq!(apply(&mut pool, &[again]), []);
 }
 
 #[test]
@@ -177,7 +195,7 @@ fn an_endpoint_that_vanished_from_the_routes_is_counted_until_it_is_empty() {
     assert_eq!(apply(&mut pool, &[]), []);
     assert!(!pool.is_ready());
     assert_eq!(pool.by_replica(), BTreeMap::from([(ReplicaId(1), 1)]));
-    assert_eq!(pool.release(&endpoint), Some(ReplicaId(1)));
+    assert_eq!(pool.release(&endpoint), Some(drained(1, 0)));
     assert_eq!(pool.by_replica(), BTreeMap::new());
 }
 
@@ -199,11 +217,11 @@ fn closing_tells_nothing_until_the_scaler_drains() {
     pool.close();
     assert_eq!(take(&mut pool), None);
     assert_eq!(pool.release(&endpoint), None);
-    let mut drained = Vec::new();
-    pool.apply(&[replica(1, 4)], true, &mut drained);
-    assert_eq!((drained.len(), take(&mut pool)), (0, None), "older routes do not open it again");
-    pool.apply(&[draining(1)], true, &mut drained);
-    assert_eq!(drained, [ReplicaId(1)]);
+    let mut told = Vec::new();
+    pool.apply(&[replica(1, 4)], true, &mut told);
+    assert_eq!((told.len(), take(&mut pool)), (0, None), "older routes do not open it again");
+    pool.apply(&[draining(1)], true, &mut told);
+    assert_eq!(told, [drained(1, 1)]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::testkit::{Rig, life, scale, spec};
 use crate::tests::world::{Fate, World};
-use crate::{Event, FleetSpec, LifeSpec, Micros, ModelSpec, ModelState, ScaleSpec};
+use crate::{Drained, Event, FleetSpec, LifeSpec, Micros, ModelSpec, ModelState, ReplicaId, ScaleSpec};
 
 fn model(min: u32, max: u32, target: u64) -> ModelSpec {
     let scale = ScaleSpec { min_replicas: min, max_replicas: max, target_milli: target * 1_000, ..scale() };
@@ -244,6 +244,26 @@ fn fc_36_demand_that_returns_before_the_stop_takes_the_draining_replica_back() {
     rig.drained(0);
     rig.load("m", 0, 1);
     assert_eq!(rig.acts(), ["stop r0", "start r1 m#1"], "a stopping one is not taken back");
+}
+
+#[test]
+fn a_report_about_a_drain_that_was_called_off_does_not_end_the_next_one() {
+    let mut rig = Rig::new(&[("m", model(0, 1, 1))]);
+    rig.load("m", 1, 0);
+    rig.ready(0);
+    rig.load("m", 0, 0);
+    rig.pass(5_000);
+    let stale = Drained { replica: ReplicaId(0), drain: 1 };
+    assert_eq!(rig.routed("m"), (vec![], vec![0]));
+    rig.load("m", 0, 1);
+    assert_eq!(rig.routed("m"), (vec![0], vec![]), "called off");
+    rig.load("m", 1, 0);
+    rig.step(Event::Sleep("m".into()));
+    rig.acts();
+    rig.step(Event::Drained(stale));
+    assert!(rig.acts().is_empty(), "a request is in flight there");
+    rig.drained(0);
+    assert_eq!(rig.acts(), ["stop r0"]);
 }
 
 #[test]

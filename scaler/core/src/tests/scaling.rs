@@ -84,6 +84,30 @@ fn fixed_addresses_are_attached_at_once_and_kept_whatever_the_load() {
 }
 
 #[test]
+fn a_fixed_address_that_is_not_ready_is_a_fault_that_is_told_again_and_again() {
+    let mut rig = Rig::new(&[("f", ModelSpec { source: Source::Fixed(2), ..spec() })]);
+    rig.load("f", 0, 1);
+    (0..2).for_each(|id| rig.unready(id));
+    rig.pass(9_999);
+    assert_eq!(rig.route("f").fault, None, "it may just be slow to come up");
+    rig.pass(1);
+    let fault = rig.route("f").fault.unwrap();
+    assert_eq!((fault.failures, fault.answer_waiters), (1, true));
+    assert_eq!(fault.cause, "its address is not ready: 503");
+    rig.pass(10_000);
+    assert_eq!(rig.route("f").fault.unwrap().failures, 2, "both addresses are missing, once each time");
+    rig.ready(1);
+    assert_eq!(rig.route("f").fault, None);
+    rig.unready(1);
+    rig.pass(10_000);
+    assert!(
+        rig.route("f").fault.is_some_and(|fault| fault.answer_waiters),
+        "one that was ready is told of too"
+    );
+    assert_eq!(rig.acts().len(), 2, "nothing but the two was ever started or stopped");
+}
+
+#[test]
 fn a_start_that_takes_too_long_is_stopped_and_counts_as_failed() {
     let mut rig = Rig::new(&[("m", with(0, 1, 1))]);
     rig.load("m", 0, 1);

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use crate::testkit::{life, spec};
 use crate::tests::world::{Fate, Record, World};
 use crate::{
-    Bytes, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelSpec, ReplicaEvent, ReplicaId, ScaleSpec,
-    Source, replay,
+    Bytes, Drained, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelSpec, ReplicaEvent, ReplicaId,
+    ScaleSpec, Source, replay,
 };
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "f"];
@@ -151,7 +151,7 @@ fn apply(world: &mut World, full: &FleetSpec, op: Op) {
         }
         Op::Restore => world.configure(full.clone()),
         Op::Junk(n) => {
-            world.tell(Event::Drained(ReplicaId(n + 10_000)));
+            world.tell(Event::Drained(Drained { replica: ReplicaId(n + 10_000), drain: 1 }));
             world.tell(Event::Replica(ReplicaId(n + 10_000), ReplicaEvent::NotReady { why: "?".into() }));
             world.tell(Event::Wake("nobody".into()));
             world.tell(Event::Tick);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use crate::testkit::address;
 use crate::{
-    Action, Core, Demand, Event, FleetSpec, Journal, Micros, ModelName, ReplicaEvent, ReplicaId, Routes,
-    Source, invariant,
+    Action, Core, Demand, Drained, Event, FleetSpec, Journal, Micros, ModelName, ReplicaEvent, ReplicaId,
+    Routes, Source, invariant,
 };
 
 /// Period of the driver's full report.
@@ -111,7 +111,7 @@ pub struct World {
     lines: BTreeMap<ModelName, Line>,
     processes: BTreeMap<ReplicaId, Process>,
     in_flight: BTreeMap<ReplicaId, Vec<Request>>,
-    drains_told: BTreeSet<ReplicaId>,
+    drains_told: BTreeMap<ReplicaId, u32>,
     drains_published: BTreeMap<ReplicaId, Micros>,
     cut: BTreeSet<ReplicaId>,
 }
@@ -135,7 +135,7 @@ impl World {
             lines: BTreeMap::new(),
             processes: BTreeMap::new(),
             in_flight: BTreeMap::new(),
-            drains_told: BTreeSet::new(),
+            drains_told: BTreeMap::new(),
             drains_published: BTreeMap::new(),
             cut: BTreeSet::new(),
         };
@@ -431,14 +431,14 @@ impl World {
     fn tell_drained(&mut self) {
         let routes = Arc::clone(&self.routes);
         let draining = routes.models.values().flat_map(|route| &route.replicas).filter(|r| r.draining);
-        let draining: BTreeSet<ReplicaId> = draining.map(|r| r.id).collect();
-        self.drains_told.retain(|id| draining.contains(id));
-        self.drains_published.retain(|id, _| draining.contains(id));
-        for id in draining {
+        let draining: BTreeMap<ReplicaId, u32> = draining.map(|r| (r.id, r.drains)).collect();
+        self.drains_told.retain(|id, drain| draining.get(id) == Some(drain));
+        self.drains_published.retain(|id, _| draining.contains_key(id));
+        for (id, drain) in draining {
             self.drains_published.entry(id).or_insert(self.now);
             let empty = self.in_flight.get(&id).is_none_or(Vec::is_empty);
-            if empty && self.drains_told.insert(id) {
-                self.soon(3_000, Happening::Tell(Event::Drained(id)));
+            if empty && self.drains_told.insert(id, drain).is_none() {
+                self.soon(3_000, Happening::Tell(Event::Drained(Drained { replica: id, drain })));
             }
         }
     }
