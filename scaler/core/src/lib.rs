@@ -15,6 +15,7 @@ pub mod ids;
 #[cfg(test)]
 mod invariant;
 pub mod journal;
+pub mod kpa;
 mod ledger;
 mod lifecycle;
 mod model;

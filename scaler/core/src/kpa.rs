@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The Knative Pod Autoscaler's arithmetic, exactly, for models under `compat: kpa`.
+//!
+//! Pure: times and settings come in as values. Formulas, constants and their quirks are those of knative/serving
+//! v0.51.0 and are proved by replaying what that version did. Everything is binary64 in upstream's order of
+//! operations, because a rounding that differs by one unit in the last place can differ by a replica.
+
+pub mod settings;
+
+pub use settings::{Algorithm, Metric, Reachability, Settings, Target};
