@@ -4,6 +4,7 @@
 pub mod admin;
 pub mod admission;
 pub mod balance;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod demo_engine;

@@ -62,6 +62,8 @@ Examples:
   sluice demo-engine --port 9000        an engine with the model `demo`, ready after 2 s
   sluice demo-engine --port 9000 --load-time 20s --token-rate 5")]
     DemoEngine(crate::demo_engine::DemoEngineArgs),
+    /// Send load to a server and measure its answers and streams.
+    Bench(crate::bench::BenchArgs),
     /// Print the version.
     Version(VersionArgs),
 }
@@ -274,7 +276,7 @@ pub struct VersionArgs {
 }
 
 /// `90s`, `5m`, `250ms`, `1h30m`; a bare number is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     const MISTAKE: &str = "expected a time such as 90s, 5m or 1h30m";
     let mut total = Duration::ZERO;
     let mut rest = text;

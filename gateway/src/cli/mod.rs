@@ -48,6 +48,7 @@ pub fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Run(args)) => return crate::run::run(args).into(),
         Some(Command::Check(args)) => return check::run(args),
         Some(Command::DemoEngine(args)) => return crate::demo_engine::run(args),
+        Some(Command::Bench(args)) => return crate::bench::run(args),
         _ => {}
     }
     let colour = console::colour(cli.color);
@@ -59,7 +60,7 @@ pub fn dispatch(cli: Cli) -> ExitCode {
 fn execute(cli: Cli, console: &mut Console<'_>) -> Exit {
     let result = match cli.command {
         None => console.print(&Cli::command().render_help().to_string()),
-        Some(Command::Run(_) | Command::DemoEngine(_) | Command::Check(_)) => {
+        Some(Command::Run(_) | Command::DemoEngine(_) | Command::Bench(_) | Command::Check(_)) => {
             Err(Failure::new(Exit::Failed, "this build has no such command"))
         }
         Some(Command::Version(args)) => version::version(&args, console),

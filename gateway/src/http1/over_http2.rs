@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http_body::Body;
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
 use sluice_wire::head::{Forward, RequestHead};
 
 use super::client::{Client, Left};
@@ -22,6 +24,8 @@ use crate::exchange::io::{Io, Pair, poll_gone};
 use crate::exchange::record::{Outcome, Record};
 use crate::exchange::watch::Tick;
 use crate::http2::replica::{Sent, Upload, send};
+
+type Received = Option<Result<Frame<Bytes>, hyper::Error>>;
 
 /// An HTTP/1 client's request for a model whose replicas speak HTTP/2.
 pub(super) async fn exchange<I: Io>(
@@ -64,18 +68,7 @@ async fn relay<I: Io>(
         }
         out.clear();
         client.watch.set_until(earlier(between.map(Tick::after), sent.total));
-        let Client { io, buf, watch, .. } = &mut *client;
-        let frame = poll_fn(|cx| {
-            if let Poll::Ready(frame) = Pin::new(&mut body).poll_frame(cx) {
-                return Poll::Ready(Ok(frame));
-            }
-            if poll_gone(io, buf, cx).is_ready() {
-                return Poll::Ready(Err(Outcome::ClientGone));
-            }
-            watch.poll_over(cx).map(|_| Err(Outcome::UpstreamError))
-        })
-        .await;
-        match frame {
+        match next_frame(client, &mut body).await {
             Ok(None) => break,
             Ok(Some(Ok(frame))) => {
                 if let Some(fields) = frame.trailers_ref().filter(|_| request_head.te_trailers) {
@@ -106,6 +99,21 @@ async fn relay<I: Io>(
     }
     record.outcome = Outcome::Served;
     if keep { Left::Open } else { Left::Close }
+}
+
+/// What the replica sends next; an error says how the exchange ended instead.
+async fn next_frame<I: Io>(client: &mut Client<I>, body: &mut Incoming) -> Result<Received, Outcome> {
+    let Client { io, buf, watch, .. } = client;
+    poll_fn(|cx| {
+        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
+            return Poll::Ready(Ok(frame));
+        }
+        if poll_gone(io, buf, cx).is_ready() {
+            return Poll::Ready(Err(Outcome::ClientGone));
+        }
+        watch.poll_over(cx).map(|_| Err(Outcome::UpstreamError))
+    })
+    .await
 }
 
 fn head_for_http1(
