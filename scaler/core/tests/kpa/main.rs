@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `compat: kpa` against what the real Knative autoscaler did (`tests/data/kpa`), and against hand-computed rows.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod decider;
+mod records;
