@@ -27,6 +27,9 @@ use crate::status::FleetStatus;
 use crate::units::{Bytes, Micros};
 use crate::want::wanted;
 
+/// Why a replica goes that a person has ordered to.
+const DRAIN_ORDER: &str = "drain order";
+
 /// All decisions about a fleet, as a value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Core {
@@ -139,7 +142,13 @@ impl Core {
                 touched.insert(name);
             }
             Event::Wake(name) => self.order(name, touched, wake),
-            Event::Sleep(name) => self.order(name, touched, sleep),
+            Event::Sleep(name) | Event::Scale(name, Some(0)) => self.order(name, touched, sleep),
+            Event::Scale(name, count) => self.order(name, touched, |model| scale(model, *count)),
+            Event::Drain(id) => {
+                let Some(name) = self.owners.get(id).cloned() else { return };
+                self.order(&name, touched, |model| drain(model, |replica| replica == *id));
+            }
+            Event::DrainModel(name) => self.order(name, touched, |model| drain(model, |_| true)),
             Event::Shutdown => {
                 self.shutting_down = true;
                 touched.extend(self.models.keys().cloned());
@@ -149,7 +158,7 @@ impl Core {
     }
 
     /// Orders are for launched models that are configured.
-    fn order(&mut self, name: &ModelName, touched: &mut BTreeSet<ModelName>, carry_out: fn(&mut Model)) {
+    fn order(&mut self, name: &ModelName, touched: &mut BTreeSet<ModelName>, carry_out: impl Fn(&mut Model)) {
         let Some(model) = self.models.get_mut(name).filter(|m| !m.removed && m.fixed().is_none()) else {
             return;
         };
@@ -291,6 +300,24 @@ fn wake(model: &mut Model) {
 fn sleep(model: &mut Model) {
     model.asleep = Some(model.load.as_ref().map_or(0, |load| load.arrivals));
     model.forget_use();
+}
+
+/// A person waits for the first of so many replicas, as with `wake`.
+fn scale(model: &mut Model, count: Option<u32>) {
+    if count.is_some() {
+        wake(model);
+    }
+    model.pinned = count;
+}
+
+/// Replicas that are to go never come back; one on its way out already only learns that.
+fn drain(model: &mut Model, which: impl Fn(ReplicaId) -> bool) {
+    for (_, replica) in model.replicas.iter_mut().filter(|(id, _)| which(**id)) {
+        if !replica.leaving() && !replica.doomed {
+            replica.note = DRAIN_ORDER.to_owned();
+        }
+        replica.doomed = true;
+    }
 }
 
 /// Takes over a changed specification; a model that comes back while its replicas end is configured anew.

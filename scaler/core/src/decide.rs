@@ -24,6 +24,7 @@ pub(crate) enum Rule {
     MaxReplicas,
     LoadUnknown,
     WakeOrder,
+    ScaleOrder,
     Preload,
     SleepOrder,
     FixedAddresses,
@@ -43,6 +44,7 @@ impl Rule {
             Rule::MaxReplicas => "maxReplicas",
             Rule::LoadUnknown => "load unknown",
             Rule::WakeOrder => "wake order",
+            Rule::ScaleOrder => "scale order",
             Rule::Preload => "preload",
             Rule::SleepOrder => "sleep order",
             Rule::FixedAddresses => "fixed addresses",
@@ -97,11 +99,15 @@ fn by_load(model: &mut Model, now: Micros) -> (u32, Rule) {
         model.forget_use();
         model.desired = 0;
     }
+    let held = model.hold.largest(now, model.spec.scale.window);
+    if let Some(count) = model.pinned {
+        return (count.min(model.max_replicas()), Rule::ScaleOrder);
+    }
     let Some(want) = model.requests().map(|requests| wanted(requests, &model.spec.scale)) else {
         return bounded(model, model.desired, Rule::LoadUnknown);
     };
     model.awake |= want > 0;
-    let held = model.hold.largest(now, model.spec.scale.window).max(want);
+    let held = held.max(want);
     let patient = model.desired.min(model.staying()).clamp(want, held);
     let rule = match patient {
         0 => Rule::Idle,

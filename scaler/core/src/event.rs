@@ -22,6 +22,13 @@ pub enum Event {
     Wake(ModelName),
     /// A person asked for zero replicas now, whatever `minReplicas` says, until the next request or wake.
     Sleep(ModelName),
+    /// A person asked for this many replicas now (0 is `Sleep`), within `maxReplicas` and whatever demand and
+    /// `minReplicas` say, until the model has idled; `None` gives the say back to them.
+    Scale(ModelName, Option<u32>),
+    /// A person asked that this replica take nothing new, finish and go. What demand wants is started anew.
+    Drain(ReplicaId),
+    /// The same for every replica that the model has now.
+    DrainModel(ModelName),
     /// Sluice ends: drain and stop everything, start nothing.
     Shutdown,
     /// Time has passed.

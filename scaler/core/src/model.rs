@@ -37,6 +37,8 @@ pub(crate) struct Model {
     pub awake: bool,
     /// Asked for by a person or by `preload`; gone once it has idled.
     pub held: Option<Held>,
+    /// Ordered to so many replicas, until it has idled.
+    pub pinned: Option<u32>,
     /// Ordered to zero: number of arrivals known then.
     pub asleep: Option<u64>,
     pub health: Health,
@@ -91,7 +93,7 @@ pub(crate) struct Replica {
     pub ready: Option<Micros>,
     pub address: Option<Address>,
     pub note: String,
-    /// Must go whatever is wanted: it hung, or it no longer may exist.
+    /// Must go whatever is wanted: it hung, it no longer may exist, or a person ordered it.
     pub doomed: bool,
     /// Passed its last probe.
     pub healthy: bool,
@@ -123,6 +125,7 @@ impl Model {
             rule: Rule::Idle,
             awake: held.is_some(),
             held,
+            pinned: None,
             asleep: None,
             health: Health::default(),
             wake: WakeSamples::default(),
@@ -216,6 +219,7 @@ impl Model {
     pub fn forget_use(&mut self) {
         self.awake = false;
         self.held = None;
+        self.pinned = None;
         self.hold.clear();
     }
 

@@ -41,6 +41,7 @@ pub(crate) fn model_status(name: &ModelName, model: &Model) -> ModelStatus {
         leaving: model.count(Phase::Draining) + model.count(Phase::Stopping),
         wanted: model.requests().map(|requests| wanted(requests, &model.spec.scale)),
         desired: model.desired,
+        pinned: model.pinned,
         reason: reason(model),
         wake: model.wake.estimate(),
         fault: model.health.fault(model.start_attempts()),

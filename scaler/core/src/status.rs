@@ -35,6 +35,8 @@ pub struct ModelStatus {
     pub wanted: Option<u32>,
     /// Replicas wanted after all rules.
     pub desired: u32,
+    /// Replicas that a person has ordered, until the model has idled.
+    pub pinned: Option<u32>,
     /// Name of the rule that decided `desired` last, in words.
     pub reason: String,
     /// Measured starts.

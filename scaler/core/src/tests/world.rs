@@ -198,6 +198,13 @@ impl World {
         }
     }
 
+    /// Orders a ready replica of the model to go, if there is one.
+    pub fn drain(&mut self, model: &str) {
+        if let Some(replica) = self.ready_of(model) {
+            self.step(Event::Drain(replica));
+        }
+    }
+
     /// A ready replica of the model stops answering and fails its probe.
     pub fn hang(&mut self, model: &str) {
         let Some(replica) = self.ready_of(model) else { return };
