@@ -9,16 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use sluice_core::journal::Journal;
-use sluice_core::{Action, Core, Demand, Event, FleetStatus, ModelName, Routes, Source};
+use sluice_core::{Action, Core, Demand, Event, ModelName, Routes, Source};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::backend::{Backend, BackendEvent};
 use crate::chronicle::Chronicle;
 use crate::clock;
-use crate::plane::{Command, CommandError, Handle, Input, Plan, Plane};
+use crate::plane::{Board, Command, CommandError, Handle, Input, Plan, Plane, Trial};
 
 /// Load of all models is looked at this often.
 const TICK: Duration = Duration::from_millis(250);
@@ -41,9 +40,10 @@ pub struct Driver<B: Backend> {
     plane: Arc<dyn Plane>,
     inputs: mpsc::UnboundedReceiver<Input>,
     inputs_closed: bool,
-    status: Arc<ArcSwap<FleetStatus>>,
+    board: Arc<Board>,
     routes: Arc<Routes>,
-    sources: BTreeMap<ModelName, Source>,
+    /// Where each model's replicas come from, and how many there may be.
+    specs: BTreeMap<ModelName, (Source, u32)>,
     /// What the core was last told of each model.
     fed: BTreeMap<ModelName, Demand>,
     tick_at: Instant,
@@ -60,6 +60,8 @@ struct Batch {
     poked: BTreeSet<ModelName>,
     demands: Vec<Demand>,
     answers: Vec<Answer>,
+    /// Something was seen of a replica, so that its status may be another.
+    seen: bool,
 }
 
 enum Woken {
@@ -83,11 +85,11 @@ impl<B: Backend> Driver<B> {
             plane,
             inputs,
             inputs_closed: false,
-            status: handle.status.clone(),
+            board: handle.board.clone(),
             routes: core.routes(),
             core,
             journal: Journal::new(JOURNAL),
-            sources: BTreeMap::new(),
+            specs: BTreeMap::new(),
             fed: BTreeMap::new(),
             tick_at: Instant::now(),
             chronicle: Chronicle::default(),
@@ -153,6 +155,7 @@ impl<B: Backend> Driver<B> {
     }
 
     fn see(&mut self, (replica, event): BackendEvent) {
+        self.batch.seen = true;
         self.chronicle.seen(replica, &event, clock::now());
         self.feed(Event::Replica(replica, event));
     }
@@ -168,6 +171,7 @@ impl<B: Backend> Driver<B> {
                 let taken = self.command(command);
                 self.batch.answers.push((answer, taken));
             }
+            Input::Try(command, answer) => drop(answer.send(self.trial(&command))),
             Input::DumpJournal(answer) => drop(answer.send(self.journal.dump())),
             Input::Shutdown(answer) => {
                 self.ending.push(answer);
@@ -177,7 +181,9 @@ impl<B: Backend> Driver<B> {
     }
 
     fn configure(&mut self, plan: Plan) {
-        self.sources = plan.fleet.models.iter().map(|(model, spec)| (model.clone(), spec.source)).collect();
+        let specs = plan.fleet.models.iter();
+        self.specs =
+            specs.map(|(model, spec)| (model.clone(), (spec.source, spec.scale.max_replicas))).collect();
         // Which replica has to go is decided by what each has in flight now, not at the last tick.
         self.feed_demand(None);
         // The core may order a start in the very next step.
@@ -189,19 +195,47 @@ impl<B: Backend> Driver<B> {
     }
 
     fn command(&mut self, command: Command) -> Result<(), CommandError> {
-        let (Command::Wake(model) | Command::Sleep(model)) = &command;
-        match self.sources.get(model) {
-            None => return Err(CommandError::UnknownModel(model.clone())),
-            Some(Source::Fixed(_)) => return Err(CommandError::FixedModel(model.clone())),
-            Some(Source::Launched) => {}
-        }
-        // A request that has just ended must not look like one that came after the order.
-        self.feed_demand(Some(std::slice::from_ref(model)));
-        self.feed(match command {
-            Command::Wake(model) => Event::Wake(model),
-            Command::Sleep(model) => Event::Sleep(model),
-        });
+        let event = self.order(&command)?;
+        self.feed(event);
         Ok(())
+    }
+
+    /// The order on a copy of the core.
+    fn trial(&mut self, command: &Command) -> Result<Trial, CommandError> {
+        let event = self.order(command)?;
+        let (mut core, now, mut actions) = (self.core.clone(), clock::now(), Vec::new());
+        core.step(now, &event, &mut actions);
+        Ok(Trial { status: core.status(now), actions })
+    }
+
+    /// The event of an order that can be taken. The core knows the model's present load then: a request that has just
+    /// ended must not look like one that came after the order.
+    fn order(&mut self, command: &Command) -> Result<Event, CommandError> {
+        let model = match command {
+            Command::Drain(id) => self.core.owner(*id).ok_or(CommandError::UnknownReplica(*id))?.clone(),
+            Command::Wake(model)
+            | Command::Sleep(model)
+            | Command::Scale(model, _)
+            | Command::DrainModel(model) => model.clone(),
+        };
+        let Some(spec) = self.specs.get(&model) else { return Err(CommandError::UnknownModel(model)) };
+        let most = match spec {
+            (Source::Fixed(_), _) => return Err(CommandError::FixedModel(model)),
+            (Source::Launched, most) => *most,
+        };
+        if let Command::Scale(_, Some(asked)) = *command
+            && asked > most
+        {
+            return Err(CommandError::AboveMax { model, asked, most });
+        }
+        self.feed_demand(Some(std::slice::from_ref(&model)));
+        Ok(match command {
+            Command::Wake(_) => Event::Wake(model),
+            Command::Sleep(_) => Event::Sleep(model),
+            Command::Scale(_, count) => Event::Scale(model, *count),
+            Command::Drain(id) => Event::Drain(*id),
+            Command::DrainModel(_) => Event::DrainModel(model),
+        })
     }
 
     /// Tells the core the load of poked models, or of all if time is up.
@@ -248,7 +282,8 @@ impl<B: Backend> Driver<B> {
             self.routes = routes;
         }
         let mut actions = std::mem::take(&mut self.batch.actions);
-        if rerouted || !actions.is_empty() || !self.batch.answers.is_empty() {
+        let seen = std::mem::take(&mut self.batch.seen);
+        if rerouted || seen || !actions.is_empty() || !self.batch.answers.is_empty() {
             actions.iter().for_each(|action| self.act(action));
             actions.clear();
             self.publish_status();
@@ -270,7 +305,7 @@ impl<B: Backend> Driver<B> {
     }
 
     fn publish_status(&self) {
-        self.status.store(Arc::new(self.core.status(clock::now())));
+        self.board.put_up(self.core.status(clock::now()));
     }
 }
 

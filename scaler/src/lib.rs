@@ -17,4 +17,4 @@ pub use backend::{Backend, BackendError, BackendEvent, LocalBackend, LocalOption
 pub use driver::Driver;
 pub use launch::Launch;
 pub use logs::{LogBook, LogLine};
-pub use plane::{Command, CommandError, Handle, Input, Plan, Plane};
+pub use plane::{Command, CommandError, Handle, Input, Observer, Plan, Plane, Trial};

@@ -4,9 +4,9 @@
 //! In one process both sides are called directly; between roles the same types travel over a stream.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use sluice_core::{Demand, Drained, FleetSpec, FleetStatus, ModelName, ReplicaId, Routes};
+use sluice_core::{Action, Demand, Drained, FleetSpec, FleetStatus, ModelName, ReplicaId, Routes};
 use tokio::sync::oneshot;
 
 use crate::launch::Launch;
@@ -34,6 +34,8 @@ pub enum Input {
     Configure(Plan),
     /// A person's order.
     Command(Command, oneshot::Sender<Result<(), CommandError>>),
+    /// What the same order would change, without giving it.
+    Try(Command, oneshot::Sender<Result<Trial, CommandError>>),
     /// Write the journal as JSON lines.
     DumpJournal(oneshot::Sender<Vec<u8>>),
     /// Drain and stop everything; answered when no replica is left.
@@ -56,6 +58,21 @@ pub enum Command {
     Wake(ModelName),
     /// Zero replicas now.
     Sleep(ModelName),
+    /// So many replicas now, at most `maxReplicas`, until the model has idled; `None` gives the say back to demand.
+    Scale(ModelName, Option<u32>),
+    /// This replica takes nothing new, finishes and goes.
+    Drain(ReplicaId),
+    /// The same for every replica that the model has now.
+    DrainModel(ModelName),
+}
+
+/// What an order would change at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// The state right after it. Replicas that it would start have made-up ids.
+    pub status: FleetStatus,
+    /// What would be done.
+    pub actions: Vec<Action>,
 }
 
 /// Why an order was not taken.
@@ -64,6 +81,19 @@ pub enum CommandError {
     /// No such model.
     #[error("model {0} is not configured")]
     UnknownModel(ModelName),
+    /// No such replica, or no longer.
+    #[error("there is no replica {0}")]
+    UnknownReplica(ReplicaId),
+    /// More replicas than the model may have.
+    #[error("model {model} may have at most {most} replicas (maxReplicas), and {asked} were asked for")]
+    AboveMax {
+        /// The model.
+        model: ModelName,
+        /// What was asked for.
+        asked: u32,
+        /// Its `maxReplicas`.
+        most: u32,
+    },
     /// The model's replicas are fixed addresses.
     #[error("model {0} is served by fixed addresses that sluice does not start or stop")]
     FixedModel(ModelName),
@@ -76,14 +106,34 @@ pub enum CommandError {
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) inputs: tokio::sync::mpsc::UnboundedSender<Input>,
-    pub(crate) status: Arc<arc_swap::ArcSwap<FleetStatus>>,
+    pub(crate) board: Arc<Board>,
+}
+
+/// Where the driver puts up its status, and who looks over its shoulder.
+#[derive(Default)]
+pub(crate) struct Board {
+    status: arc_swap::ArcSwap<FleetStatus>,
+    observer: OnceLock<Box<Observer>>,
+}
+
+/// Is told the former status and the new one, from the thread that replaced it: short and without blocking.
+pub type Observer = dyn Fn(&FleetStatus, &FleetStatus) + Send + Sync;
+
+impl Board {
+    pub(crate) fn put_up(&self, status: FleetStatus) {
+        let status = Arc::new(status);
+        let former = self.status.swap(status.clone());
+        if let Some(observer) = self.observer.get() {
+            observer(&former, &status);
+        }
+    }
 }
 
 impl Handle {
     /// A handle and the channel that a driver (or a test in its place) reads.
     pub fn new() -> (Handle, tokio::sync::mpsc::UnboundedReceiver<Input>) {
         let (inputs, receiver) = tokio::sync::mpsc::unbounded_channel();
-        (Handle { inputs, status: Arc::default() }, receiver)
+        (Handle { inputs, board: Arc::default() }, receiver)
     }
 
     /// Sends without waiting; a stopped driver is nobody's fault on this path.
@@ -93,12 +143,17 @@ impl Handle {
 
     /// The state after the driver's last step.
     pub fn status(&self) -> Arc<FleetStatus> {
-        self.status.load_full()
+        self.board.status.load_full()
     }
 
     /// Replaces what [`Handle::status`] returns; for the driver, or a test in its place.
     pub fn set_status(&self, status: FleetStatus) {
-        self.status.store(Arc::new(status));
+        self.board.put_up(status);
+    }
+
+    /// Has `observer` told of every new status. Only the first observer is.
+    pub fn observe(&self, observer: Box<Observer>) {
+        let _ = self.board.observer.set(observer);
     }
 
     /// Gives an order and waits until the core has taken it.
@@ -106,5 +161,12 @@ impl Handle {
         let (answer, taken) = oneshot::channel();
         self.send(Input::Command(command, answer));
         taken.await.unwrap_or(Err(CommandError::Stopped))
+    }
+
+    /// What an order would change, without giving it.
+    pub async fn try_command(&self, command: Command) -> Result<Trial, CommandError> {
+        let (answer, tried) = oneshot::channel();
+        self.send(Input::Try(command, answer));
+        tried.await.unwrap_or(Err(CommandError::Stopped))
     }
 }

@@ -105,6 +105,11 @@ impl Core {
         self.shutting_down && self.owners.is_empty()
     }
 
+    /// The model of a replica that is not gone.
+    pub fn owner(&self, replica: ReplicaId) -> Option<&ModelName> {
+        self.owners.get(&replica)
+    }
+
     fn take_due(&mut self) -> BTreeSet<ModelName> {
         let mut due = BTreeSet::new();
         while self.timers.first().is_some_and(|&(at, _)| at <= self.now) {

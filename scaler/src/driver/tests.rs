@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use sluice_core::{
-    Address, Bytes, Drained, FleetSpec, LifeSpec, Micros, ModelSpec, ReplicaEvent, ReplicaId, ScaleSpec,
+    Address, Bytes, Drained, FleetSpec, LifeSpec, Micros, ModelSpec, Phase, ReplicaEvent, ReplicaId, ScaleSpec,
 };
 
 use super::*;
@@ -322,6 +322,53 @@ async fn the_status_shows_what_an_order_has_done() {
     bench.handle.command(Command::Wake("m".into())).await.unwrap();
     assert_eq!(bench.handle.status().models[0].desired, 1);
     assert_eq!(bench.handle.status().replicas.len(), 1);
+}
+
+#[tokio::test]
+async fn a_number_of_replicas_is_ordered_within_the_maximum_and_a_replica_to_go() {
+    let mut bench = Bench::new();
+    let mut spec = spec(Source::Launched);
+    spec.scale.max_replicas = 2;
+    bench.run(plan(spec));
+    let model = ModelName::from("m");
+    let above = bench.handle.command(Command::Scale(model.clone(), Some(3))).await;
+    assert_eq!(above, Err(CommandError::AboveMax { model: model.clone(), asked: 3, most: 2 }));
+    bench.handle.command(Command::Scale(model.clone(), Some(2))).await.unwrap();
+    assert_eq!(bench.handle.status().models[0].pinned, Some(2));
+    bench.story.wait_for("ready [r").await;
+    let replica = bench.handle.status().replicas.iter().find(|r| r.phase == Phase::Ready).unwrap().id;
+    bench.handle.command(Command::Drain(replica)).await.unwrap();
+    let going = bench.handle.status().replicas.iter().find(|r| r.id == replica).map(|r| r.note.clone());
+    assert!(going.is_none_or(|note| note.starts_with("drain order")));
+    let nobody = bench.handle.command(Command::Drain(ReplicaId(999))).await;
+    assert_eq!(nobody, Err(CommandError::UnknownReplica(ReplicaId(999))));
+}
+
+#[tokio::test]
+async fn an_order_on_trial_tells_what_it_would_do_and_does_nothing() {
+    let mut bench = Bench::new();
+    bench.run(launched());
+    let trial = bench.handle.try_command(Command::Wake("m".into())).await.unwrap();
+    assert_eq!((trial.status.models[0].desired, trial.actions.len()), (1, 1));
+    let unknown = bench.handle.try_command(Command::Wake("nobody".into())).await.unwrap_err();
+    assert_eq!(unknown, CommandError::UnknownModel("nobody".into()));
+    bench.handle.command(Command::Sleep("m".into())).await.unwrap();
+    assert!(bench.handle.status().replicas.is_empty());
+    assert_eq!(bench.story.at("start r"), None);
+}
+
+#[tokio::test]
+async fn an_observer_is_told_every_new_status_with_the_former_one() {
+    let mut bench = Bench::new();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    bench.handle.observe(Box::new(move |former, new| {
+        tell.send((former.models.len(), new.models.iter().map(|m| m.desired).sum::<u32>())).unwrap();
+    }));
+    bench.run(launched());
+    bench.handle.command(Command::Wake("m".into())).await.unwrap();
+    let first = told.recv().await.unwrap();
+    assert_eq!(first.0, 0);
+    while told.recv().await.unwrap() != (1, 1) {}
 }
 
 #[tokio::test]
