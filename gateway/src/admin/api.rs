@@ -4,24 +4,31 @@
 //! Owns their field names, which are public. Built field by field from the scaler's and the data plane's own types, so
 //! that those may change without the API changing.
 
-use serde::{Deserialize, Serialize};
-use sluice_core::{FleetStatus, ModelStatus, Phase, ReplicaStatus};
+use std::collections::BTreeMap;
 
-use sluice_scaler::LogLine;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sluice_core::{Action, FleetStatus, ModelName, ModelStatus, Phase, ReplicaStatus};
+
 use sluice_scaler::logs::Stream;
+use sluice_scaler::{LogLine, Trial};
 
 use super::clock::{Moment, rfc3339};
 use super::state::{ConfigReport, LoadView, ModelLoad};
 
 /// A list of documents.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct List<T> {
     /// In the order of their names.
     pub items: Vec<T>,
+    /// Where the next page begins, for `cursor`; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// One configured model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Model {
     /// Its name.
@@ -38,6 +45,9 @@ pub struct Model {
     pub wanted: Option<u32>,
     /// Replicas wanted after all rules.
     pub desired: u32,
+    /// Replicas ordered by `:scale`; null when demand decides.
+    #[serde(default)]
+    pub pinned: Option<u32>,
     /// Why `desired` is what it is.
     pub reason: String,
     /// Requests at replicas; null while the load is unknown.
@@ -53,7 +63,7 @@ pub struct Model {
 }
 
 /// How long starts take, from the latest ones.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Wake {
     /// Half of the starts took at most this; null before the first.
@@ -65,7 +75,7 @@ pub struct Wake {
 }
 
 /// Why a model has no replica although it should.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Fault {
     /// In one line.
@@ -79,7 +89,7 @@ pub struct Fault {
 }
 
 /// One replica.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Replica {
     /// Its identity, such as `r7`.
@@ -100,8 +110,31 @@ pub struct Replica {
     pub note: String,
 }
 
+/// What an order would change, from `?dryRun=true`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Effects {
+    /// The model as it would be right after the order.
+    pub model: Model,
+    /// Replicas that would be started at once, by model.
+    pub starts: BTreeMap<String, u32>,
+    /// Replicas that would begin to drain or stop, of any model.
+    pub leave: Vec<String>,
+}
+
+/// How many replicas, for `:scale`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleOrder {
+    /// So many from now on, at most `maxReplicas`, until the model has idled; 0 is the same as `:sleep`. Null gives
+    /// the say back to demand.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schemars(required)]
+    pub replicas: Option<u32>,
+}
+
 /// The configuration in force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Config {
     /// The file it was read from.
@@ -115,7 +148,7 @@ pub struct Config {
 }
 
 /// How a reload went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reload {
     /// When, RFC 3339 in UTC.
     pub at: String,
@@ -126,7 +159,7 @@ pub struct Reload {
 }
 
 /// One line that a replica printed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     /// When it was read, RFC 3339 in UTC.
     pub at: String,
@@ -141,7 +174,7 @@ pub struct Line {
 /// All models, by name.
 pub fn models(status: &FleetStatus, loads: &dyn LoadView, now: Moment) -> List<Model> {
     let items = status.models.iter().map(|model| self::model(model, loads.load(&model.name).as_ref(), now));
-    List { items: items.collect() }
+    List { items: items.collect(), next_cursor: None }
 }
 
 /// One model.
@@ -162,6 +195,7 @@ pub fn model(status: &ModelStatus, load: Option<&ModelLoad>, now: Moment) -> Mod
         leaving: status.leaving,
         wanted: status.wanted,
         desired: status.desired,
+        pinned: status.pinned,
         reason: status.reason.clone(),
         in_flight: load.map(|load| load.in_flight),
         queued: load.map(|load| load.queued),
@@ -178,22 +212,46 @@ pub fn model(status: &ModelStatus, load: Option<&ModelLoad>, now: Moment) -> Mod
 /// All replicas, by id.
 pub fn replicas(status: &FleetStatus, loads: &dyn LoadView, now: Moment) -> List<Replica> {
     let items = status.replicas.iter();
-    List { items: items.map(|one| replica(one, loads.load(&one.model).as_ref(), now)).collect() }
+    let items = items.map(|one| replica(one, loads.load(&one.model).as_ref(), now)).collect();
+    List { items, next_cursor: None }
 }
 
-/// One replica.
-pub fn replica(status: &ReplicaStatus, load: Option<&ModelLoad>, now: Moment) -> Replica {
-    let phase = match status.phase {
+/// What `trial` of an order for `model` says; `None` if the model is gone.
+pub fn effects(before: &FleetStatus, trial: &Trial, model: &ModelName, now: Moment) -> Option<Effects> {
+    let mut starts = BTreeMap::new();
+    for action in &trial.actions {
+        if let Action::Start { model, .. } = action {
+            *starts.entry(model.as_str().to_owned()).or_default() += 1;
+        }
+    }
+    let stayed = |id| before.replicas.iter().any(|one| one.id == id && !leaves(one.phase));
+    let after = trial.status.replicas.iter().filter(|one| leaves(one.phase) && stayed(one.id));
+    let leave = after.map(|one| one.id.to_string()).collect();
+    let after = trial.status.models.iter().find(|one| one.name == *model)?;
+    Some(Effects { model: self::model(after, None, now), starts, leave })
+}
+
+fn leaves(phase: Phase) -> bool {
+    matches!(phase, Phase::Draining | Phase::Stopping)
+}
+
+/// A phase's word.
+pub fn phase(phase: Phase) -> &'static str {
+    match phase {
         Phase::Starting => "starting",
         Phase::Ready => "ready",
         Phase::Unready => "unready",
         Phase::Draining => "draining",
         Phase::Stopping => "stopping",
-    };
+    }
+}
+
+/// One replica.
+pub fn replica(status: &ReplicaStatus, load: Option<&ModelLoad>, now: Moment) -> Replica {
     Replica {
         id: status.id.to_string(),
         model: status.model.as_str().to_owned(),
-        phase: phase.to_owned(),
+        phase: phase(status.phase).to_owned(),
         since: rfc3339(now.unix_ms_of(status.since)),
         age_ms: now.micros.since(status.since).as_millis(),
         address: status.address.as_ref().map(|address| address.socket.to_string()),

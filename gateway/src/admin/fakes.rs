@@ -11,10 +11,12 @@ use sluice_core::{
     WakeEstimate,
 };
 use sluice_scaler::logs::Stream;
-use sluice_scaler::{Command, CommandError, Handle, Input, LogLine};
+use sluice_scaler::{Command, CommandError, Handle, Input, LogLine, Trial};
 use tokio::sync::broadcast;
 
-use super::{AdminState, ConfigInfo, ConfigReport, LoadView, LogSource, ModelLoad, Readiness};
+use super::{
+    Access, AdminState, ConfigInfo, ConfigReport, EventLog, LoadView, LogSource, ModelLoad, Readiness,
+};
 
 /// A model that sleeps, has been measured and has no replica.
 pub(crate) fn cold(name: &str) -> ModelStatus {
@@ -26,6 +28,7 @@ pub(crate) fn cold(name: &str) -> ModelStatus {
         leaving: 0,
         wanted: Some(0),
         desired: 0,
+        pinned: None,
         reason: "idle for 5m".to_owned(),
         wake: WakeEstimate { samples: 4, p50: Micros::from_millis(800), p90: Micros::from_millis(1_100) },
         fault: None,
@@ -73,6 +76,8 @@ pub(crate) struct Fake {
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) logs: Arc<FakeLogs>,
     pub(crate) loads: Arc<FakeLoads>,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) access: Access,
     pub(crate) report: Arc<Mutex<ConfigReport>>,
 }
 
@@ -86,12 +91,20 @@ impl Fake {
     pub(crate) fn with(models: Vec<ModelStatus>, replicas: Vec<ReplicaStatus>, on: Box<OnCommand>) -> Fake {
         let (handle, mut inputs) = Handle::new();
         handle.set_status(FleetStatus { at: Micros::ZERO, models, replicas });
+        let events = Arc::new(EventLog::new());
+        let log = events.clone();
+        handle.observe(Box::new(move |former, new| log.compare(former, new)));
         let driver = handle.clone();
         std::thread::spawn(move || {
             while let Some(input) = inputs.blocking_recv() {
                 match input {
                     Input::Command(command, answer) => {
                         let _ = answer.send(take(&command, &driver, &*on));
+                    }
+                    Input::Try(command, answer) => {
+                        let status = FleetStatus::clone(&driver.status());
+                        let trial = Trial { status, actions: Vec::new() };
+                        let _ = answer.send(known(&command, &driver).map(|()| trial));
                     }
                     Input::DumpJournal(answer) => {
                         let _ = answer.send(b"{\"at\":1}\n{\"at\":2}\n".to_vec());
@@ -106,6 +119,8 @@ impl Fake {
             readiness: Arc::default(),
             logs: Arc::new(FakeLogs { lines: Mutex::default(), live: broadcast::Sender::new(4) }),
             loads: Arc::default(),
+            events,
+            access: Access::open(),
             report: Arc::default(),
         }
     }
@@ -119,6 +134,8 @@ impl Fake {
             logs: self.logs.clone(),
             loaded: Arc::new(FakeConfig(self.report.clone())),
             model_load: self.loads.clone(),
+            events: self.events.clone(),
+            access: self.access.clone(),
         }
     }
 
@@ -131,11 +148,23 @@ impl Fake {
 }
 
 fn take(command: &Command, handle: &Handle, on: &OnCommand) -> Result<(), CommandError> {
-    let (Command::Wake(name) | Command::Sleep(name)) = command;
-    if handle.status().models.iter().any(|model| model.name == *name) {
-        on(command, handle)
-    } else {
-        Err(CommandError::UnknownModel(name.clone()))
+    known(command, handle)?;
+    on(command, handle)
+}
+
+fn known(command: &Command, handle: &Handle) -> Result<(), CommandError> {
+    let name = match command {
+        Command::Drain(id) => {
+            let found = handle.status().replicas.iter().any(|replica| replica.id == *id);
+            return if found { Ok(()) } else { Err(CommandError::UnknownReplica(*id)) };
+        }
+        Command::Wake(name) | Command::Sleep(name) | Command::Scale(name, _) | Command::DrainModel(name) => {
+            name
+        }
+    };
+    match handle.status().models.iter().any(|model| model.name == *name) {
+        true => Ok(()),
+        false => Err(CommandError::UnknownModel(name.clone())),
     }
 }
 

@@ -59,7 +59,12 @@ pub(super) fn follow(
         feed(Bytes::from(first), live, out, stopping).await;
         drop(slot);
     });
-    Body::new(Lines(lines))
+    body(lines)
+}
+
+/// What comes out of the channel, until its sender is gone.
+pub(super) fn body(pieces: mpsc::Receiver<Bytes>) -> Body {
+    Body::new(Lines(pieces))
 }
 
 async fn feed(

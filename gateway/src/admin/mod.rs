@@ -5,21 +5,34 @@
 //! comes through the small traits of [`state`].
 
 pub mod api;
+pub mod auth;
 pub mod clock;
+pub mod events;
 mod guard;
+mod idempotency;
 mod logs;
+pub mod openapi;
+mod operations;
+mod orders;
 pub mod path;
 pub mod problem;
+mod read;
 pub mod readiness;
 mod routes;
 mod server;
 pub mod state;
 
+mod watch;
+
+#[cfg(test)]
+mod contract_tests;
 #[cfg(test)]
 pub(crate) mod fakes;
 #[cfg(test)]
 mod tests;
 
+pub use auth::{Access, Tokens};
+pub use events::EventLog;
 pub use readiness::Readiness;
 pub use server::{Admin, AdminError};
 pub use state::{AdminState, ConfigInfo, ConfigReport, LoadView, LogSource, ModelLoad};

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Model names in the API's paths: both `meta/llama-3:8b` as it is and `meta%2Fllama-3%3A8b`.
 //!
-//! The last raw `/logs` of a path and the last `:verb` of a POST belong to the API. A model whose own name ends like
-//! that is reached by percent-encoding it, so every model can be named.
+//! The last raw `/logs` or `/settings` of a path and the last `:verb` of a POST belong to the API. A model whose own
+//! name ends like that is reached by percent-encoding it, so every model can be named.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// What a GET below `/api/v1/models/` asks for.
+/// What a path below `/api/v1/models/` without a verb names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// The model.
     Model(String),
     /// Its replicas' output.
     Logs(String),
+    /// Its settings.
+    Settings(String),
 }
 
 /// What a POST below `/api/v1/models/` orders.
@@ -24,12 +26,19 @@ pub enum Verb {
     Wake,
     /// No replica.
     Sleep,
+    /// So many replicas.
+    Scale,
+    /// All present replicas go.
+    Drain,
 }
 
-/// Splits the raw rest of a GET's path. `None` if the name is empty or is not UTF-8 after decoding.
+/// Splits the raw rest of such a path. `None` if the name is empty or is not UTF-8 after decoding.
 pub fn read(rest: &str) -> Option<Read> {
-    match rest.strip_suffix("/logs") {
-        Some(name) => decode(name).map(Read::Logs),
+    if let Some(name) = rest.strip_suffix("/logs") {
+        return decode(name).map(Read::Logs);
+    }
+    match rest.strip_suffix("/settings") {
+        Some(name) => decode(name).map(Read::Settings),
         None => decode(rest).map(Read::Model),
     }
 }
@@ -41,6 +50,8 @@ pub fn order(rest: &str) -> Option<(String, Verb)> {
     let verb = match verb {
         "wake" => Verb::Wake,
         "sleep" => Verb::Sleep,
+        "scale" => Verb::Scale,
+        "drain" => Verb::Drain,
         _ => return None,
     };
     (!name.is_empty()).then(|| (name.to_owned(), verb))

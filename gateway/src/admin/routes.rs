@@ -1,72 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The admin listener's paths and what each answers.
+//! The admin listener's paths, who may use them, and the limits of all.
 //!
-//! `/livez` and `/readyz` are outside every limit: a probe is answered however many API requests there are.
+//! `/livez` and `/readyz` are outside every limit and free: a probe is answered however many API requests there are.
+//! What each path answers is in the modules beside this one; what it promises is in [`super::openapi`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::BoxError;
+use axum::Json;
+use axum::Router;
 use axum::body::Body;
-use axum::error_handling::HandleErrorLayer;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, RawQuery, State};
+use axum::extract::{Query, RawQuery, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router, middleware};
 use http::{HeaderValue, Method, StatusCode, Uri, header};
-use serde::Deserialize;
-use sluice_core::{FleetStatus, ModelName, ModelStatus};
-use sluice_scaler::{Command, CommandError, Input};
+use sluice_core::{FleetStatus, ModelStatus};
+use sluice_scaler::Input;
 use tokio::sync::{Semaphore, oneshot, watch};
-use tower::ServiceBuilder;
-use tower::limit::GlobalConcurrencyLimitLayer;
 
-use super::clock::Moment;
+use super::auth::Role;
 use super::guard::{self, Reach};
-use super::logs::{self, LogQuery, TAIL_LIMIT};
-use super::path::{self, Read, Verb};
+use super::idempotency::{self, Remembered};
 use super::problem::{Kind, Problem};
-use super::{api, state::AdminState};
+use super::{api, openapi, orders, read, state::AdminState, watch as follow};
 
 /// API requests at once; a further one is refused at once.
 const CONCURRENCY: usize = 64;
 
-/// Longest time until an API answer's head.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time until an API answer's head, waiting that was asked for aside.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Log followers at once.
+/// Clients at once that follow logs or events, or wait for the end of an order.
 const FOLLOWERS: usize = 32;
 
-const MODELS: &str = "/api/v1/models/";
+pub(super) const MODELS: &str = "/api/v1/models/";
 
-type Answer<T> = Result<T, Problem>;
+pub(super) type Answer<T> = Result<T, Problem>;
 
+/// What every handler gets.
 #[derive(Clone)]
-struct Shared {
-    admin: AdminState,
+pub(super) struct Shared {
+    pub admin: AdminState,
+    pub stopping: watch::Receiver<bool>,
+    pub remembered: Arc<Remembered>,
+    requests: Arc<Semaphore>,
     followers: Arc<Semaphore>,
-    stopping: watch::Receiver<bool>,
+}
+
+impl Shared {
+    /// A place among the clients that stay.
+    pub fn follower(&self) -> Answer<tokio::sync::OwnedSemaphorePermit> {
+        Arc::clone(&self.followers)
+            .try_acquire_owned()
+            .map_err(|_| Problem::new(Kind::Overloaded, format!("{FOLLOWERS} clients follow or wait")))
+    }
 }
 
 /// The whole service. Answers without an end do end once `stopping` is true.
 pub(super) fn router(admin: AdminState, reach: Reach, stopping: watch::Receiver<bool>) -> Router {
-    let shared = Shared { admin, followers: Arc::new(Semaphore::new(FOLLOWERS)), stopping };
-    let limits = ServiceBuilder::new()
-        .layer(HandleErrorLayer::new(limited))
-        .load_shed()
-        .layer(GlobalConcurrencyLimitLayer::new(CONCURRENCY))
-        .timeout(TIMEOUT);
+    let shared = Shared {
+        admin,
+        stopping,
+        remembered: Arc::default(),
+        requests: Arc::new(Semaphore::new(CONCURRENCY)),
+        followers: Arc::new(Semaphore::new(FOLLOWERS)),
+    };
     let api = Router::new()
         .route("/metrics", get(metrics))
-        .route("/api/v1/models", get(models))
-        .route("/api/v1/models/{*rest}", get(read_model).post(order_model))
-        .route("/api/v1/replicas", get(replicas))
-        .route("/api/v1/replicas/{id}", get(replica))
+        .route("/openapi.json", get(openapi::serve))
+        .route("/api/v1/models", get(read::models))
+        .route("/api/v1/models/{*rest}", get(read::below_models).post(orders::for_model))
+        .route("/api/v1/replicas", get(read::replicas))
+        .route("/api/v1/replicas/{id}", get(read::replica).post(orders::for_replica))
         .route("/api/v1/config", get(config))
         .route("/api/v1/journal", get(journal))
-        .route_layer(limits)
-        .route_layer(middleware::from_fn_with_state(reach, guard::guard));
+        .route("/api/v1/watch", get(follow::events))
+        .route_layer(from_fn_with_state(shared.clone(), idempotency::once))
+        .route_layer(from_fn_with_state(shared.clone(), limited))
+        .route_layer(from_fn_with_state(shared.clone(), authorised))
+        .route_layer(from_fn_with_state(reach, guard::guard));
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
@@ -76,14 +90,21 @@ pub(super) fn router(admin: AdminState, reach: Reach, stopping: watch::Receiver<
         .with_state(shared)
 }
 
-async fn limited(error: BoxError) -> Problem {
-    if error.is::<tower::timeout::error::Elapsed>() {
-        return Problem::new(Kind::Timeout, format!("no answer within {} s", TIMEOUT.as_secs()));
-    }
-    if error.is::<tower::load_shed::error::Overloaded>() {
-        return Problem::new(Kind::Overloaded, format!("{CONCURRENCY} API requests are being answered"));
-    }
-    Problem::new(Kind::Internal, error.to_string())
+/// Whoever reads needs to be viewer; whoever changes something, operator, and of some settings more.
+async fn authorised(State(shared): State<Shared>, mut request: Request, next: Next) -> Answer<Response> {
+    let caller = shared.admin.access.identify(request.headers())?;
+    caller.require(if request.method().is_safe() { Role::Viewer } else { Role::Operator })?;
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
+}
+
+async fn limited(State(shared): State<Shared>, request: Request, next: Next) -> Answer<Response> {
+    let refused = || Problem::new(Kind::Overloaded, format!("{CONCURRENCY} API requests are being answered"));
+    let _slot = shared.requests.try_acquire().map_err(|_| refused())?;
+    let waits = request.uri().query().is_some_and(|query| query.contains("wait="));
+    let limit = if waits { TIMEOUT + orders::LONGEST_WAIT } else { TIMEOUT };
+    let late = |_| Problem::new(Kind::Timeout, format!("no answer within {} s", limit.as_secs()));
+    tokio::time::timeout(limit, next.run(request)).await.map_err(late)
 }
 
 async fn unknown_route(uri: Uri) -> Problem {
@@ -110,99 +131,6 @@ async fn metrics(State(shared): State<Shared>) -> Answer<Response> {
     Ok(typed("text/plain; version=0.0.4; charset=utf-8", Body::from(text)))
 }
 
-async fn models(State(shared): State<Shared>) -> Json<api::List<api::Model>> {
-    let admin = &shared.admin;
-    Json(api::models(&admin.handle.status(), &*admin.model_load, Moment::now()))
-}
-
-async fn read_model(
-    State(shared): State<Shared>,
-    uri: Uri,
-    query: Result<Query<LogQuery>, QueryRejection>,
-) -> Answer<Response> {
-    match path::read(rest(&uri)) {
-        None => Err(no_model(rest(&uri))),
-        Some(Read::Model(name)) => {
-            let status = shared.admin.handle.status();
-            let model = find(&status, &name)?;
-            let load = shared.admin.model_load.load(&model.name);
-            Ok(Json(api::model(model, load.as_ref(), Moment::now())).into_response())
-        }
-        Some(Read::Logs(name)) => {
-            let Query(query) =
-                query.map_err(|error| Problem::new(Kind::InvalidParameter, error.body_text()))?;
-            model_logs(&shared, &name, &query)
-        }
-    }
-}
-
-fn model_logs(shared: &Shared, name: &str, query: &LogQuery) -> Answer<Response> {
-    if query.tail > TAIL_LIMIT {
-        return Err(Problem::new(Kind::InvalidParameter, format!("tail: at most {TAIL_LIMIT}")));
-    }
-    let status = shared.admin.handle.status();
-    let model = find(&status, name)?;
-    let (past, live) = shared.admin.logs.tail(&model.name, query.tail);
-    if !query.follow {
-        return Ok(typed("application/x-ndjson", logs::past(&past)));
-    }
-    let slot = Arc::clone(&shared.followers).try_acquire_owned();
-    let slot =
-        slot.map_err(|_| Problem::new(Kind::Overloaded, format!("{FOLLOWERS} clients follow logs")))?;
-    Ok(typed("application/x-ndjson", logs::follow(&past, live, slot, shared.stopping.clone())))
-}
-
-async fn order_model(State(shared): State<Shared>, uri: Uri) -> Answer<Response> {
-    let Some((name, verb)) = path::order(rest(&uri)) else {
-        let problem = Problem::new(Kind::MethodNotAllowed, "a POST ends in :wake or :sleep");
-        return Ok(([(header::ALLOW, "GET,HEAD")], problem).into_response());
-    };
-    let model = ModelName::from(name.as_str());
-    let command = match verb {
-        Verb::Wake => Command::Wake(model),
-        Verb::Sleep => Command::Sleep(model),
-    };
-    tracing::info!(target: "sluice::admin", model = name, order = ?verb, "admin_order");
-    shared.admin.handle.command(command).await.map_err(|error| match error {
-        CommandError::UnknownModel(_) => no_model(&name),
-        CommandError::FixedModel(_) => Problem::new(Kind::FixedModel, error.to_string()),
-        CommandError::Stopped => Problem::new(Kind::ScalerStopped, error.to_string()),
-    })?;
-    let status = shared.admin.handle.status();
-    let model = find(&status, &name)?;
-    let load = shared.admin.model_load.load(&model.name);
-    Ok((StatusCode::ACCEPTED, Json(api::model(model, load.as_ref(), Moment::now()))).into_response())
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReplicaQuery {
-    model: Option<String>,
-}
-
-async fn replicas(
-    State(shared): State<Shared>,
-    query: Result<Query<ReplicaQuery>, QueryRejection>,
-) -> Answer<Json<api::List<api::Replica>>> {
-    let Query(query) = query.map_err(|error| Problem::new(Kind::InvalidParameter, error.body_text()))?;
-    let status = shared.admin.handle.status();
-    let mut list = api::replicas(&status, &*shared.admin.model_load, Moment::now());
-    if let Some(name) = query.model {
-        find(&status, &name)?;
-        list.items.retain(|replica| replica.model == name);
-    }
-    Ok(Json(list))
-}
-
-async fn replica(State(shared): State<Shared>, Path(id): Path<String>) -> Answer<Json<api::Replica>> {
-    let status = shared.admin.handle.status();
-    let found = status.replicas.iter().find(|replica| replica.id.to_string() == id);
-    let replica =
-        found.ok_or_else(|| Problem::new(Kind::UnknownReplica, format!("there is no replica {id}")))?;
-    let load = shared.admin.model_load.load(&replica.model);
-    Ok(Json(api::replica(replica, load.as_ref(), Moment::now())))
-}
-
 async fn config(State(shared): State<Shared>) -> Json<api::Config> {
     Json(api::config(shared.admin.loaded.report()))
 }
@@ -214,20 +142,26 @@ async fn journal(State(shared): State<Shared>) -> Answer<Response> {
     Ok(typed("application/x-ndjson", Body::from(lines)))
 }
 
-fn find<'a>(status: &'a FleetStatus, name: &str) -> Answer<&'a ModelStatus> {
+/// The model of this name.
+pub(super) fn find<'a>(status: &'a FleetStatus, name: &str) -> Answer<&'a ModelStatus> {
     status.models.iter().find(|model| model.name.as_str() == name).ok_or_else(|| no_model(name))
 }
 
-fn no_model(name: &str) -> Problem {
+pub(super) fn no_model(name: &str) -> Problem {
     Problem::new(Kind::UnknownModel, format!("model {name:?} is not configured"))
 }
 
 /// What follows `/api/v1/models/`, as it came.
-fn rest(uri: &Uri) -> &str {
+pub(super) fn rest(uri: &Uri) -> &str {
     uri.path().strip_prefix(MODELS).unwrap_or_default()
 }
 
-fn typed(content_type: &'static str, body: Body) -> Response {
+/// The parameters, or what is wrong with them.
+pub(super) fn parameters<T>(query: Result<Query<T>, QueryRejection>) -> Answer<T> {
+    query.map(|Query(query)| query).map_err(|error| Problem::new(Kind::InvalidParameter, error.body_text()))
+}
+
+pub(super) fn typed(content_type: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response

@@ -10,6 +10,8 @@ use sluice_core::{Micros, ModelName, ReplicaId};
 use sluice_scaler::{Handle, LogLine};
 use tokio::sync::broadcast;
 
+use super::auth::Access;
+use super::events::EventLog;
 use super::readiness::Readiness;
 
 /// Everything the admin listener needs; cheap to clone.
@@ -27,6 +29,10 @@ pub struct AdminState {
     pub loaded: Arc<dyn ConfigInfo>,
     /// The data plane's counters.
     pub model_load: Arc<dyn LoadView>,
+    /// What has changed.
+    pub events: Arc<EventLog>,
+    /// Who may do what.
+    pub access: Access,
 }
 
 /// One model's load at this moment.

@@ -25,32 +25,32 @@ use super::{Admin, AdminError, AdminState, ModelLoad, routes};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-fn router(fake: &Fake) -> Router {
+pub(super) fn router(fake: &Fake) -> Router {
     behind(fake.state())
 }
 
-fn behind(state: AdminState) -> Router {
+pub(super) fn behind(state: AdminState) -> Router {
     let (stop, stopping) = watch::channel(false);
     // The server holds the sender for as long as it serves.
     std::mem::forget(stop);
     routes::router(state, Reach::Loopback, stopping)
 }
 
-async fn ask(router: &Router, method: &str, path: &str) -> Response<Body> {
+pub(super) async fn ask(router: &Router, method: &str, path: &str) -> Response<Body> {
     let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
     router.clone().oneshot(request).await.unwrap()
 }
 
-async fn text(response: Response<Body>) -> String {
+pub(super) async fn text(response: Response<Body>) -> String {
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-async fn document(response: Response<Body>) -> Value {
+pub(super) async fn document(response: Response<Body>) -> Value {
     serde_json::from_str(&text(response).await).unwrap()
 }
 
-async fn problem(response: Response<Body>, kind: Kind) -> String {
+pub(super) async fn problem(response: Response<Body>, kind: Kind) -> String {
     assert_eq!(response.status(), kind.status());
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
     let document = document(response).await;
@@ -106,7 +106,7 @@ async fn a_model_is_shown_with_its_load_and_its_measured_starts() {
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
     let expected = json!({
         "name": "org/gemma:2b", "state": "cold", "ready": 0, "starting": 0, "leaving": 0, "wanted": 0,
-        "desired": 0, "reason": "idle for 5m", "inFlight": null, "queued": null, "idleMs": null,
+        "desired": 0, "pinned": null, "reason": "idle for 5m", "inFlight": null, "queued": null, "idleMs": null,
         "wake": {"p50Ms": 800, "p90Ms": 1100, "samples": 4}, "fault": null,
     });
     assert_eq!(list["items"][0], expected);
@@ -178,7 +178,7 @@ async fn orders_reach_the_scaler() {
 async fn refused_orders_say_why() {
     let fixed = Box::new(|command: &Command, _: &_| match command {
         Command::Wake(model) => Err(CommandError::FixedModel(model.clone())),
-        Command::Sleep(_) => Err(CommandError::Stopped),
+        _ => Err(CommandError::Stopped),
     });
     let router = router(&Fake::with(vec![warm("m")], vec![], fixed));
     problem(ask(&router, "POST", "/api/v1/models/m:wake").await, Kind::FixedModel).await;
@@ -193,8 +193,8 @@ async fn a_wrong_method_names_the_right_ones() {
     for (method, path, allow) in [
         ("POST", "/api/v1/models", "GET,HEAD"),
         ("DELETE", "/api/v1/models/m", "GET,HEAD,POST"),
-        ("POST", "/api/v1/models/m", "GET,HEAD"),
-        ("POST", "/api/v1/models/m:eat", "GET,HEAD"),
+        ("POST", "/api/v1/models/m", "GET,HEAD,PATCH"),
+        ("POST", "/api/v1/models/m:eat", "GET,HEAD,PATCH"),
         ("PUT", "/livez", "GET,HEAD"),
     ] {
         let response = ask(&router, method, path).await;

@@ -98,9 +98,9 @@ fn print<T: Item>(
 ) -> Result<(), Failure> {
     match (output, items) {
         (Output::Json, [item]) if single => console.json(item),
-        (Output::Json, _) => console.json(&List { items: items.to_vec() }),
+        (Output::Json, _) => console.json(&List { items: items.to_vec(), next_cursor: None }),
         (Output::Yaml, [item]) if single => console.yaml(item),
-        (Output::Yaml, _) => console.yaml(&List { items: items.to_vec() }),
+        (Output::Yaml, _) => console.yaml(&List { items: items.to_vec(), next_cursor: None }),
         (Output::Table | Output::Wide, []) => {
             console.say("none");
             Ok(())

@@ -110,6 +110,7 @@ items:
   leaving: 0
   wanted: 0
   desired: 0
+  pinned: null
   reason: waiting after a failed start
   inFlight: null
   queued: null
@@ -176,6 +177,7 @@ fn what_does_not_exist_is_exit_4() {
 fn a_fixed_model_is_a_conflict() {
     let on = |command: &Command, _: &Handle| match command {
         Command::Wake(model) | Command::Sleep(model) => Err(CommandError::FixedModel(model.clone())),
+        _ => Err(CommandError::Stopped),
     };
     let admin = serve(&Fake::with(vec![warm("m")], vec![], Box::new(on)));
     let (exit, _, err) = ask(&admin, &["sleep", "m"]);

@@ -18,7 +18,7 @@ use sluice_scaler::{Driver, Handle, Input, LocalBackend, LocalOptions, clock};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
-use crate::admin::{Admin, AdminState, Readiness};
+use crate::admin::{Access, Admin, AdminState, EventLog, Readiness};
 use crate::cli::{Exit, RunArgs};
 use crate::config::{self, Loaded};
 use crate::exchange::transport;
@@ -113,7 +113,10 @@ fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
     handle.send(Input::Configure(settings.plan.clone()));
 
     let readiness = Arc::new(Readiness::new());
-    let reload = reload::Reload::new(args.config, &loaded);
+    let events = Arc::new(EventLog::new());
+    let log = events.clone();
+    handle.observe(Box::new(move |former, new| log.compare(former, new)));
+    let reload = reload::Reload::new(args.config, &loaded, events.clone());
     let metrics = {
         let gateway = gateway.clone();
         move || {
@@ -132,6 +135,8 @@ fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
             logs: Arc::new(seams::Logs(logs)),
             loaded: reload.report(),
             model_load: Arc::new(seams::Loads(table)),
+            events,
+            access: Access::open(),
         },
     )?;
     let front = Front::start(settings, gateway.clone())?;

@@ -10,7 +10,8 @@ use sluice_scaler::{Handle, Input};
 use tokio::sync::mpsc;
 
 use crate::admin::clock::unix_ms;
-use crate::admin::{ConfigInfo, ConfigReport};
+use crate::admin::events::Event;
+use crate::admin::{ConfigInfo, ConfigReport, EventLog};
 use crate::config::reload::{carry_over, diff};
 use crate::config::watch::Watch;
 use crate::config::{self, Loaded, Settings, Shutdown};
@@ -23,6 +24,7 @@ pub(super) struct Reload {
     settings: Settings,
     digest: u64,
     report: Arc<Shown>,
+    events: Arc<EventLog>,
 }
 
 /// What the admin listener shows of it.
@@ -42,7 +44,7 @@ impl Shown {
 
 impl Reload {
     /// The configuration that Sluice starts with.
-    pub(super) fn new(path: PathBuf, loaded: &Loaded) -> Reload {
+    pub(super) fn new(path: PathBuf, loaded: &Loaded, events: Arc<EventLog>) -> Reload {
         let report = ConfigReport {
             file: path.display().to_string(),
             digest: shown(loaded.digest),
@@ -50,7 +52,7 @@ impl Reload {
             ..ConfigReport::default()
         };
         let report = Arc::new(Shown(Mutex::new(report)));
-        Reload { path, settings: loaded.settings.clone(), digest: loaded.digest, report }
+        Reload { path, settings: loaded.settings.clone(), digest: loaded.digest, report, events }
     }
 
     /// For the admin listener.
@@ -100,6 +102,7 @@ impl Reload {
                     .iter()
                     .map(|p| format!("{}:{}: {}", p.line, p.column, p.message))
                     .collect();
+                self.events.add(Event::reload("", &report.errors));
                 return;
             }
         };
@@ -112,6 +115,7 @@ impl Reload {
         tracing::info!(%change, "config_reloaded");
         gateway.configure(&loaded.settings);
         handle.send(Input::Configure(loaded.settings.plan.clone()));
+        self.events.add(Event::reload(&change.to_string(), &[]));
         self.settings = loaded.settings;
         self.digest = loaded.digest;
     }

@@ -4,7 +4,8 @@
 use std::sync::{Mutex, MutexGuard};
 
 use sluice_core::{
-    Address, Bytes, Drained, FleetSpec, LifeSpec, Micros, ModelSpec, Phase, ReplicaEvent, ReplicaId, ScaleSpec,
+    Address, Bytes, Drained, FleetSpec, LifeSpec, Micros, ModelSpec, Phase, ReplicaEvent, ReplicaId,
+    ScaleSpec,
 };
 
 use super::*;
