@@ -32,7 +32,9 @@ const PREFIX: &str = "slu_";
 const MAX_BYTES: u64 = 1 << 20;
 
 /// What one may do; each includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// See everything that is shown.

@@ -15,7 +15,7 @@ use axum::{Json, http};
 use http::{HeaderMap, StatusCode, Uri, header};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sluice_core::{FleetStatus, ModelName, ReplicaId, ReplicaStatus};
+use sluice_core::{FleetStatus, ModelName, Phase, ReplicaId, ReplicaStatus};
 use sluice_scaler::{Command, CommandError};
 use tokio::time::Instant;
 
@@ -217,12 +217,13 @@ fn failures(status: &FleetStatus, model: &ModelName) -> u32 {
     fault.map_or(0, |fault| fault.failures)
 }
 
-/// The replica as it is, or as it last was.
+/// The replica as it is; of one that is gone meanwhile, its end.
 fn replica_now(shared: &Shared, before: ReplicaStatus) -> api::Replica {
     let status = shared.admin.handle.status();
     let now = status.replicas.iter().find(|replica| replica.id == before.id);
     let load = shared.admin.model_load.load(&before.model);
-    api::replica(now.unwrap_or(&before), load.as_ref(), Moment::now())
+    let ended = ReplicaStatus { phase: Phase::Stopping, note: "gone".to_owned(), ..before };
+    api::replica(now.unwrap_or(&ended), load.as_ref(), Moment::now())
 }
 
 fn refused(error: CommandError) -> Problem {

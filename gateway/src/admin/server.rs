@@ -34,16 +34,13 @@ const GRACE: Duration = Duration::from_secs(1);
 
 static ACCEPT_FAILED: Repeat = Repeat::every(Duration::from_secs(10));
 
-/// Set to `1` to let the listener be reached from other machines although it has no passwords.
-pub const INSECURE: &str = "SLUICE_ADMIN_INSECURE";
-
 /// Why the listener did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     /// It would be reachable from other machines.
     #[error(
-        "admin address {0} is reachable from other machines and the admin API has no passwords yet; \
-         use a loopback address such as 127.0.0.1:{port}, or set {INSECURE}=1 if the network is closed", port = .0.port()
+        "admin address {0} is reachable from other machines and there are no tokens; name a file of them with \
+         `adminTokens`, or use a loopback address such as 127.0.0.1:{port}", port = .0.port()
     )]
     Exposed(SocketAddr),
     /// The address cannot be had.
@@ -69,15 +66,9 @@ pub struct Admin {
 
 impl Admin {
     /// Binds `address` (port 0: any free one) and serves from now on. An address that other machines can reach is
-    /// refused unless the environment says [`INSECURE`]`=1`.
+    /// refused where no tokens are needed.
     pub fn start(address: SocketAddr, state: AdminState) -> Result<Admin, AdminError> {
-        let insecure = std::env::var_os(INSECURE).is_some_and(|value| value == "1");
-        Self::start_with(address, insecure, state)
-    }
-
-    /// As [`Admin::start`], with the permission given by the caller.
-    pub fn start_with(address: SocketAddr, insecure: bool, state: AdminState) -> Result<Admin, AdminError> {
-        let reach = reach(address, insecure)?;
+        let reach = reach(address, state.access.is_closed())?;
         let listener = bind(address).map_err(|source| AdminError::Bind { address, source })?;
         let bound = listener.local_addr().map_err(|source| AdminError::Bind { address, source })?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -113,8 +104,8 @@ impl Drop for Admin {
     }
 }
 
-fn reach(address: SocketAddr, insecure: bool) -> Result<Reach, AdminError> {
-    match (address.ip().is_loopback(), insecure) {
+fn reach(address: SocketAddr, closed: bool) -> Result<Reach, AdminError> {
+    match (address.ip().is_loopback(), closed) {
         (true, _) => Ok(Reach::Loopback),
         (false, true) => Ok(Reach::Network),
         (false, false) => Err(AdminError::Exposed(address)),

@@ -339,17 +339,17 @@ async fn a_silent_scaler_costs_a_timeout_and_many_are_shed() {
 fn an_address_that_others_can_reach_needs_permission() {
     let fake = Fake::new(vec![], vec![]);
     let open: SocketAddr = "0.0.0.0:8081".parse().unwrap();
-    let refused = Admin::start_with(open, false, fake.state()).unwrap_err();
+    let refused = Admin::start(open, fake.state()).unwrap_err();
     assert!(matches!(refused, AdminError::Exposed(_)));
     let text = refused.to_string();
-    assert!(text.contains("127.0.0.1:8081") && text.contains("SLUICE_ADMIN_INSECURE=1"), "{text}");
+    assert!(text.contains("127.0.0.1:8081") && text.contains("adminTokens"), "{text}");
 }
 
 #[test]
 fn a_taken_address_is_named() {
     let fake = Fake::new(vec![], vec![]);
-    let first = Admin::start_with(LOOPBACK, false, fake.state()).unwrap();
-    let second = Admin::start_with(first.address(), false, fake.state()).unwrap_err();
+    let first = Admin::start(LOOPBACK, fake.state()).unwrap();
+    let second = Admin::start(first.address(), fake.state()).unwrap_err();
     assert!(second.to_string().contains(&first.address().to_string()), "{second}");
 }
 
@@ -360,7 +360,7 @@ fn stopping_ends_followers_cleanly_and_frees_the_port() {
     *fake.logs.lines.lock().unwrap() = vec![line("one")];
     // An address of its own, so that no other test takes the port once it is free.
     let own = SocketAddr::from(([127, 0, 0, 77], 0));
-    let admin = Admin::start_with(own, false, fake.state()).unwrap();
+    let admin = Admin::start(own, fake.state()).unwrap();
     let address = admin.address();
     let mut follower = std::net::TcpStream::connect(address).unwrap();
     follower.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -386,7 +386,7 @@ fn it_answers_while_rendering_metrics_takes_long() {
         let _ = held.lock().unwrap().recv();
         "late".to_owned()
     });
-    let admin = Admin::start_with(LOOPBACK, false, state).unwrap();
+    let admin = Admin::start(LOOPBACK, state).unwrap();
     let ask = |path: &str| {
         let mut stream = std::net::TcpStream::connect(admin.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

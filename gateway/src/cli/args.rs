@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::admin::auth::Role;
+
 /// Default address of the admin listener.
 pub const ADMIN: &str = "127.0.0.1:8081";
 
@@ -64,6 +66,13 @@ Examples:
     DemoEngine(crate::demo_engine::DemoEngineArgs),
     /// Send load to a server and measure its answers and streams.
     Bench(crate::bench::BenchArgs),
+    /// Make tokens for the admin API.
+    Token(TokenArgs),
+    /// Print the admin API's contract, an OpenAPI 3.1 document.
+    #[command(before_help = "\
+Examples:
+  sluice openapi > sluice-openapi.json")]
+    Openapi,
     /// Print the version.
     Version(VersionArgs),
 }
@@ -95,6 +104,54 @@ pub struct AdminArgs {
     /// Address of the admin listener.
     #[arg(long, env = "SLUICE_ADMIN", hide_env_values = true, default_value = ADMIN, value_name = "HOST:PORT")]
     pub admin: String,
+    /// File with the token to send. Without it SLUICE_TOKEN is sent, if it is set.
+    #[arg(long, env = "SLUICE_TOKEN_FILE", hide_env_values = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+}
+
+/// `sluice token`.
+#[derive(Clone, Debug, Args)]
+#[command(before_help = "\
+Examples:
+  sluice token create ci --role operator                   print a token and the line that makes it known
+  sluice token create me --role admin --file tokens        add the line to a file, print the token alone")]
+pub struct TokenArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub what: Token,
+}
+
+/// The subcommands of `sluice token`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Token {
+    /// Make a token. It is shown once and kept nowhere: a token file holds its hash.
+    #[command(before_help = "\
+Examples:
+  sluice token create prometheus --role viewer
+  sluice token create me --role admin --file /etc/sluice/tokens")]
+    Create(CreateToken),
+}
+
+/// `sluice token create`.
+#[derive(Clone, Debug, Args)]
+pub struct CreateToken {
+    /// Who it is for; shown with what it does.
+    #[arg(value_name = "NAME", value_parser = token_name)]
+    pub name: String,
+    /// What it may do: viewer sees, operator gives orders, admin changes everything.
+    #[arg(long, value_enum, value_name = "ROLE")]
+    pub role: Role,
+    /// Add the line to this file of `adminTokens`; a new one is readable to you alone.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+fn token_name(name: &str) -> Result<String, String> {
+    let proper = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    match (1..=64).contains(&name.len()) && name.chars().all(proper) {
+        true => Ok(name.to_owned()),
+        false => Err("a name has 1 to 64 letters, digits and -_.@".to_owned()),
+    }
 }
 
 /// Form of a list.

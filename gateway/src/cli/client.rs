@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
@@ -14,6 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::de::DeserializeOwned;
 
+use super::args::AdminArgs;
 use super::exit::{Exit, Failure};
 use crate::admin::problem::{self, BASE, Problem};
 
@@ -27,11 +28,16 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub struct Client {
     http: legacy::Client<HttpConnector, Empty<Bytes>>,
     authority: String,
+    /// `Bearer …`, if there is a token.
+    authorization: Option<HeaderValue>,
 }
 
 impl Client {
-    /// A client for `host`, `host:port` or `http://host:port`; the port is 8081 unless named. Connects later.
-    pub fn new(address: &str) -> Result<Client, Failure> {
+    /// A client for `host`, `host:port` or `http://host:port`; the port is 8081 unless named. Connects later. Sends the
+    /// token of `--token-file` or of `SLUICE_TOKEN`.
+    pub fn new(args: &AdminArgs) -> Result<Client, Failure> {
+        let address = &args.admin;
+        let authorization = token(args)?;
         let authority = authority(address).ok_or_else(|| {
             let message = format!("{address:?} is not an admin address; expected one such as 127.0.0.1:8081");
             Failure::new(Exit::Usage, message)
@@ -40,7 +46,7 @@ impl Client {
         connector.set_connect_timeout(Some(CONNECT));
         connector.set_nodelay(true);
         let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Client { http, authority })
+        Ok(Client { http, authority, authorization })
     }
 
     /// A document.
@@ -74,12 +80,15 @@ impl Client {
     }
 
     async fn send(&self, method: Method, path: &str) -> Result<Response<Incoming>, Failure> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.authority))
             .header(header::ACCEPT, "application/json")
             .body(Empty::new())
             .map_err(|error| Failure::new(Exit::Usage, format!("{path:?} cannot be asked for: {error}")))?;
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(header::AUTHORIZATION, authorization.clone());
+        }
         let response = match tokio::time::timeout(ANSWER, self.http.request(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.unreachable(&root_cause(&error))),
@@ -132,6 +141,25 @@ impl Client {
         );
         Failure::new(Exit::Failed, message)
     }
+}
+
+/// The token to send, as a header's value.
+fn token(args: &AdminArgs) -> Result<Option<HeaderValue>, Failure> {
+    let text = match &args.token_file {
+        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
+            Failure::new(Exit::Usage, format!("{}: cannot be read: {error}", file.display()))
+        })?),
+        None => std::env::var("SLUICE_TOKEN").ok().filter(|token| !token.is_empty()),
+    };
+    let Some(text) = text else { return Ok(None) };
+    let mut value = HeaderValue::try_from(format!("Bearer {}", text.trim())).map_err(|_| {
+        Failure::new(
+            Exit::Usage,
+            "the token of --token-file or SLUICE_TOKEN is not one line of plain characters",
+        )
+    })?;
+    value.set_sensitive(true);
+    Ok(Some(value))
 }
 
 /// `host:port` of an address as people write it.

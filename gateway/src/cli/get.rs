@@ -53,7 +53,7 @@ async fn show<T: Item>(
     list: &ListArgs,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
-    let client = Client::new(&list.admin.admin)?;
+    let client = Client::new(&list.admin)?;
     let items = fetch::<T>(&client, one.as_deref(), &all).await?;
     let mut table = Table::new(T::COLUMNS[usize::from(list.output == Output::Wide)]);
     print(&items, list.output, one.is_some(), &mut table, console)?;

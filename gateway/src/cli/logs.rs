@@ -12,7 +12,7 @@ use crate::admin::path;
 
 /// Carries out `sluice logs`. With `--follow` it ends when Sluice does.
 pub async fn logs(args: LogsArgs, console: &mut Console<'_>) -> Result<(), Failure> {
-    let client = Client::new(&args.admin.admin)?;
+    let client = Client::new(&args.admin)?;
     let name = path::encode(&args.model);
     let path = format!("/api/v1/models/{name}/logs?tail={}&follow={}", args.tail, args.follow);
     let mut body = client.stream(&path).await?;

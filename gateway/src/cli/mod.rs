@@ -13,6 +13,7 @@ mod get;
 mod logs;
 mod order;
 mod table;
+mod token;
 mod version;
 
 #[cfg(test)]
@@ -63,6 +64,8 @@ fn execute(cli: Cli, console: &mut Console<'_>) -> Exit {
         Some(Command::Run(_) | Command::DemoEngine(_) | Command::Bench(_) | Command::Check(_)) => {
             Err(Failure::new(Exit::Failed, "this build has no such command"))
         }
+        Some(Command::Token(args)) => token::token(args.what, console),
+        Some(Command::Openapi) => console.print(&crate::admin::openapi::text_of_document()),
         Some(Command::Version(args)) => version::version(&args, console),
         Some(Command::Get(args)) => block_on(get::get(args.what, console)),
         Some(Command::Wake(args)) => block_on(order::wake(args, console)),

@@ -18,12 +18,12 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Carries out `sluice wake`.
 pub async fn wake(args: WakeArgs, console: &mut Console<'_>) -> Result<(), Failure> {
-    order("wake", &args.model, &args.wait, &Client::new(&args.admin.admin)?, console).await
+    order("wake", &args.model, &args.wait, &Client::new(&args.admin)?, console).await
 }
 
 /// Carries out `sluice sleep`.
 pub async fn sleep(args: SleepArgs, console: &mut Console<'_>) -> Result<(), Failure> {
-    order("sleep", &args.model, &args.wait, &Client::new(&args.admin.admin)?, console).await
+    order("sleep", &args.model, &args.wait, &Client::new(&args.admin)?, console).await
 }
 
 async fn order(

@@ -20,7 +20,7 @@ use crate::admin::{Admin, ModelLoad};
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 fn serve(fake: &Fake) -> Admin {
-    Admin::start_with(LOOPBACK, false, fake.state()).unwrap()
+    Admin::start(LOOPBACK, fake.state()).unwrap()
 }
 
 /// Exit, stdout, stderr.

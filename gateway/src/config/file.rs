@@ -37,6 +37,7 @@ pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Option<Rea
     }
     let top = Table::open(reader, root, &keys::TOP);
     let (listen, admin, tls) = listeners(&top);
+    let admin_tokens = top.path("adminTokens").map(|set| set.value);
     let threads = top.integer("threads").map_or_else(cpus, |set| fit(set.value));
     let shutdown = shutdown(&top.table("shutdown"));
     let memory = top.size("memory");
@@ -59,7 +60,7 @@ pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Option<Rea
         launches.insert(name, draft.launch);
     }
     let plan = Plan { fleet, launches };
-    let settings = Settings { listen, tls, admin, threads, limits, shutdown, models, plan };
+    let settings = Settings { listen, tls, admin, admin_tokens, threads, limits, shutdown, models, plan };
     Some(Read { settings, programs })
 }
 
@@ -97,13 +98,23 @@ fn listeners(top: &Table<'_>) -> (Vec<SocketAddr>, SocketAddr, Option<Tls>) {
         secured.map(|(listen, (certificate, key))| Tls { listen: addresses(&listen), certificate, key });
     let fallback = SocketAddr::from(([127, 0, 0, 1], 0));
     if let Some(set) = admin.filter(|set| !set.value.ip().is_loopback()) {
-        let fault =
-            Fault::new(Code::Exposed, set.place, "the admin listener can be reached from other machines");
-        top.reader.note(
-            fault.help("whoever reaches it can start and stop models; keep it on loopback or fence it off"),
-        );
+        refuse_exposed(top, set.place);
     }
     (addresses(&listen), admin.map_or(fallback, |set| set.value), tls)
+}
+
+/// An admin listener that other machines reach needs tokens, and these travel in the clear.
+fn refuse_exposed(top: &Table<'_>, place: Place) {
+    let message = "the admin listener can be reached from other machines";
+    if top.place_of("adminTokens").is_some() {
+        let fault = Fault::new(Code::Exposed, place, message);
+        return top
+            .reader
+            .note(fault.help("its tokens travel in the clear; put TLS in front, or fence it off"));
+    }
+    let fault = Fault::new(Code::Missing, place, format!("`adminTokens` is missing: {message}"));
+    let help = "name a file of tokens; `sluice token create` makes one; or keep the listener on 127.0.0.1";
+    top.reader.fault(fault.help(help));
 }
 
 /// Two listeners on one port of overlapping addresses; port 0 is a free one each time.

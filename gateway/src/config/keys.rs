@@ -93,8 +93,11 @@ pub(super) const OTHER_METRICS: &[&str] = &["rps", "cpu", "memory"];
 section! { pub(super) TOP, "";
     /// Where requests are taken, without TLS. Loopback, so that nothing is exposed by accident.
     listen: Kind::Addresses => Value("127.0.0.1:8080");
-    /// Where the admin API, health and metrics answer. Whoever reaches it can start and stop models.
+    /// Where the admin API, health and metrics answer. Without tokens, whoever reaches it can start and stop models.
     admin: Kind::Address => Value("127.0.0.1:8081");
+    /// File of the admin API's tokens, a line each: `name role sha256`. Without it whoever reaches the listener is
+    /// operator; an address that other machines reach needs it. Read again when it changes.
+    adminTokens: Kind::Path => Words("none");
     /// Where requests are taken with TLS.
     tls: Kind::Table(&TLS) => Words("no TLS");
     /// Threads that carry requests.

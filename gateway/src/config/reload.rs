@@ -86,6 +86,7 @@ pub fn diff(old: &Settings, new: &Settings) -> Change {
     let fixed = [
         ("listen", old.listen != new.listen),
         ("admin", old.admin != new.admin),
+        ("adminTokens", old.admin_tokens != new.admin_tokens),
         ("tls", old.tls != new.tls),
         ("threads", old.threads != new.threads),
     ];

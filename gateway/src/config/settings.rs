@@ -23,6 +23,8 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// Admin listener.
     pub admin: SocketAddr,
+    /// File of the admin API's tokens.
+    pub admin_tokens: Option<PathBuf>,
     /// Worker threads of the data plane.
     pub threads: usize,
     /// Connection and body limits of the whole process.

@@ -9,8 +9,10 @@ mod files;
 mod reload;
 mod seams;
 mod stop;
+mod tokens;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +43,8 @@ enum StartError {
     #[error(transparent)]
     Admin(#[from] crate::admin::AdminError),
     #[error(transparent)]
+    Tokens(#[from] crate::admin::auth::TokensError),
+    #[error(transparent)]
     Backend(#[from] sluice_scaler::BackendError),
     #[error("a thread or runtime could not be started: {0}")]
     Threads(#[from] io::Error),
@@ -54,6 +58,8 @@ struct Running {
     front: Front,
     _admin: Admin,
     reload: reload::Reload,
+    /// File of the tokens, and what it says.
+    tokens: Option<(PathBuf, Access)>,
 }
 
 /// Serves until told to stop.
@@ -126,6 +132,7 @@ fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
             )
         }
     };
+    let access = tokens::access(settings.admin_tokens.as_deref())?;
     let admin = Admin::start(
         settings.admin,
         AdminState {
@@ -136,13 +143,14 @@ fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
             loaded: reload.report(),
             model_load: Arc::new(seams::Loads(table)),
             events,
-            access: Access::open(),
+            access: access.clone(),
         },
     )?;
     let front = Front::start(settings, gateway.clone())?;
     readiness.ready();
     announce::started(&loaded, &front, admin.address());
-    Ok(Running { handle, gateway, readiness, front, _admin: admin, reload })
+    let tokens = settings.admin_tokens.clone().map(|file| (file, access));
+    Ok(Running { handle, gateway, readiness, front, _admin: admin, reload, tokens })
 }
 
 /// Handles signals, reloads and periodic work until a signal ends it.
@@ -158,6 +166,9 @@ async fn serve(mut running: Running) -> Exit {
     let mut changes = running.reload.watch();
     if let Some(certificates) = running.front.certificates.clone() {
         tokio::spawn(certificates::keep_fresh(certificates));
+    }
+    if let Some((file, access)) = running.tokens.take() {
+        tokio::spawn(tokens::keep_fresh(file, access));
     }
     loop {
         tokio::select! {

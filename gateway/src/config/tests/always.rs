@@ -8,17 +8,17 @@ use super::*;
 
 #[test]
 fn secrets_are_in_no_report_and_no_debug_text() {
-    let secret_bits = ["sk-", "tok", "hunter2", "from-env", "Bearer"];
+    let secret_bits = ["sk-", "t0k", "hunter2", "from-env", "Bearer"];
     let clean = "\
 models:
   - name: m
     command: [sh, --api-key, sk-1]
     backendKey: sk-2
     env: {T: hunter2}
-    readiness: {headers: {x-k: tok}}
+    readiness: {headers: {x-k: t0k}}
 ";
     let debug = format!("{:?}", valid(clean).settings);
-    for bit in ["sk-2", "hunter2", "tok", "Bearer"] {
+    for bit in ["sk-2", "hunter2", "t0k", "Bearer"] {
         assert!(!debug.contains(bit), "{debug}");
     }
     let wrong = [
@@ -33,7 +33,7 @@ models:
         clean.replace("[sh, --api-key, sk-1]", "sh --api-key sk-1"),
         clean.replace("[sh, --api-key, sk-1]", "[sh, --api-key, {sk-1: x}]"),
         clean.replace("[sh, --api-key, sk-1]", "[sh, --api-key, \"a\\0sk-1\"]"),
-        clean.replace("{x-k: tok}", "{x-k: \"tok\\n\"}"),
+        clean.replace("{x-k: t0k}", "{x-k: \"t0k\\n\"}"),
         clean.replace("sk-2", "sk-2: sk-3"),
         clean.replace("sk-2", "|\n      sk-2\n     sk-3: x"),
         format!("{clean}    # backendKey sk-9\n    bodyLimit: ${{env.SET}}\n"),

@@ -119,7 +119,7 @@ fn wrong_documents() {
         ("models: []\nlisten: [127.0.0.1:80, :90]\n", &[("SLU0014", 2, 24)]),
         ("models: []\nlisten: []\n", &[("SLU0014", 2, 1)]),
         ("models: []\nlisten: 127.0.0.1:8081\n", &[("SLU0021", 2, 9)]),
-        ("models: []\nadmin: 0.0.0.0:8080\n", &[("SLU0021", 2, 8)]),
+        ("models: []\nadmin: 0.0.0.0:8080\n", &[("SLU0021", 2, 8), ("SLU0012", 2, 8)]),
         ("models: []\ntls: {listen: 127.0.0.1:1, certificate: c}\n", &[("SLU0012", 2, 6)]),
         ("models: [{name: m, command: [a]}, {name: m, command: [a]}]\n", &[("SLU0021", 1, 42)]),
         ("models: [{command: [a]}]\n", &[("SLU0012", 1, 10)]),
@@ -330,7 +330,7 @@ fn deviations_and_warnings_are_noted() {
             &["the models' `minReplicas` need more memory"],
         ),
         (
-            format!("{}admin: 0.0.0.0:1\n", model("")),
+            format!("{}admin: 0.0.0.0:1\nadminTokens: tokens\n", model("")),
             &["the admin listener can be reached from other machines"],
         ),
     ];
