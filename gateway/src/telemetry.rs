@@ -1,182 +1,149 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every metric of the gateway: its name, its meaning, and the handles that record it.
+//! What is counted, and the exposition of it.
 //!
-//! Owns names, labels and exposition. Handles are resolved once per model, never per request. Label values come from
-//! the configuration only: requests for models that do not exist share the value `unknown`, and of the status codes
-//! that replicas make up the first [`CODES_MAX`] of a model get a series of their own, the rest share `other`.
+//! Owns the numbers of each model and of the process; their names are in `table`. A model's numbers live with the model,
+//! so that a request adds to them without looking anything up, and its series are gone when it is. Label values come
+//! from the configuration or from fixed lists: of the words that replicas or errors make up, so many per model have a
+//! series of their own, and the rest share `other`.
 //!
-//! Series of a model that is no longer configured are left out of the exposition. Their counts are kept, bounded by
-//! the names ever configured, so that they go on from where they were if the model comes back.
+//! Gauges are not kept: a scrape reads the state of those who own it.
 
-use std::collections::HashSet;
-use std::sync::OnceLock;
-use std::time::Duration;
+mod process;
+pub(crate) mod table;
+mod text;
+mod value;
 
-use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sluice_core::{FleetStatus, Micros, ModelName, ModelRoute, ModelStatus, ReplicaId};
+use sluice_scaler::Counts;
 
 use crate::admission::{Class, Reason};
 use crate::route::Table;
+use table::Name;
+pub(crate) use text::Exposition;
+pub use text::Format;
+use value::{Counter, Histogram, Keyed};
 
 /// Label value of every model that is not configured.
 pub const UNKNOWN_MODEL: &str = "unknown";
 
-/// Status codes of one model with a series of their own.
-const CODES_MAX: usize = 24;
+/// Label value of what has no series of its own.
+const OTHER: &str = "other";
 
-const REQUESTS: &str = "sluice_requests_total";
-const DURATION: &str = "sluice_request_duration_seconds";
-const FIRST_BYTE: &str = "sluice_time_to_first_byte_seconds";
-const FIRST_TOKEN: &str = "sluice_time_to_first_token_seconds";
-const IN_FLIGHT: &str = "sluice_inflight";
-const QUEUE_DEPTH: &str = "sluice_queue_depth";
-const QUEUE_WAIT: &str = "sluice_queue_wait_seconds";
-const REFUSALS: &str = "sluice_refusals_total";
-const COLD_START: &str = "sluice_cold_start_seconds";
-const CANCELS: &str = "sluice_client_cancels_total";
-const RETRIES: &str = "sluice_retries_total";
-const REPLICAS: &str = "sluice_replicas";
-const DESIRED: &str = "sluice_desired_replicas";
-const CONNECTIONS: &str = "sluice_connections";
-const BODY_MEMORY: &str = "sluice_body_memory_bytes";
-const RELOADS: &str = "sluice_config_reloads_total";
-const BUILD: &str = "sluice_build_info";
+static LOG_LINES_LOST: Counter = Counter::new();
+static RELOADED: Counter = Counter::new();
+static NOT_RELOADED: Counter = Counter::new();
+static LAST_RELOAD_FAILED: AtomicBool = AtomicBool::new(false);
+/// Unix time in milliseconds.
+static CONFIGURED_AT: AtomicU64 = AtomicU64::new(0);
 
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-/// Name, kind, unit and meaning of each metric.
-const METRICS: [(&str, Kind, Option<Unit>, &str); 17] = [
-    (
-        REQUESTS,
-        Kind::Counter,
-        None,
-        "Requests answered, by status code; 499 if the client left before an answer.",
-    ),
-    (DURATION, Kind::Histogram, Some(Unit::Seconds), "From a request's head to its last response byte."),
-    (FIRST_BYTE, Kind::Histogram, Some(Unit::Seconds), "From a request's head to the response head."),
-    (
-        FIRST_TOKEN,
-        Kind::Histogram,
-        Some(Unit::Seconds),
-        "From a request's head to the first event of its stream.",
-    ),
-    (IN_FLIGHT, Kind::Gauge, None, "Requests sent to replicas and not finished."),
-    (QUEUE_DEPTH, Kind::Gauge, None, "Requests waiting for a replica."),
-    (
-        QUEUE_WAIT,
-        Kind::Histogram,
-        Some(Unit::Seconds),
-        "How long requests waited that had to wait and got a replica.",
-    ),
-    (REFUSALS, Kind::Counter, None, "Requests not sent to a replica, by reason."),
-    (
-        COLD_START,
-        Kind::Histogram,
-        Some(Unit::Seconds),
-        "How long requests waited that waited for a replica to start.",
-    ),
-    (CANCELS, Kind::Counter, None, "Clients that left, while waiting or while in flight."),
-    (RETRIES, Kind::Counter, None, "Attempts beyond a request's first one."),
-    (REPLICAS, Kind::Gauge, None, "Replicas as the gateway knows them, by state."),
-    (DESIRED, Kind::Gauge, None, "Replicas wanted after all rules."),
-    (CONNECTIONS, Kind::Gauge, None, "Open client connections."),
-    (BODY_MEMORY, Kind::Gauge, Some(Unit::Bytes), "Request bodies held in memory."),
-    (RELOADS, Kind::Counter, None, "Configurations read again, by outcome."),
-    (BUILD, Kind::Gauge, None, "Always 1; the version is a label."),
-];
-
-/// Upper bounds of every time histogram, in seconds: from a proxied echo to a long generation after a cold start.
-const SECONDS: [f64; 18] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
-    600.0,
-];
-
-/// What the process counts outside of the models.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ProcessLoad {
+/// What a scrape reads.
+pub struct Sources<'a> {
+    /// The models.
+    pub table: &'a Table,
+    /// The scaler's state.
+    pub status: &'a FleetStatus,
+    /// What the scaler has counted.
+    pub counts: &'a BTreeMap<ModelName, Counts>,
+    /// The time by the scaler's clock.
+    pub now: Micros,
+    /// The process wants traffic.
+    pub ready: bool,
     /// Open client connections.
     pub connections: usize,
+    /// Connections refused.
+    pub connections_refused: u64,
+    /// Connections that may be open.
+    pub connections_limit: usize,
     /// Bytes of request bodies held.
     pub body_memory: usize,
+    /// Bytes that may be held.
+    pub body_memory_limit: usize,
 }
 
-/// The recorder behind the `metrics` facade, and its exposition.
-#[derive(Debug)]
-pub struct Exporter {
-    handle: PrometheusHandle,
-}
-
-impl Exporter {
-    /// Installs the recorder for the process, the first time; before any handle is made.
-    pub fn install() -> &'static Exporter {
-        static EXPORTER: OnceLock<Exporter> = OnceLock::new();
-        EXPORTER.get_or_init(|| {
-            let recorder = recorder();
-            let exporter = Exporter { handle: recorder.handle() };
-            if metrics::set_global_recorder(recorder).is_err() {
-                tracing::warn!("another metrics recorder is installed: /metrics stays empty");
-            }
-            exporter.describe();
-            exporter
-        })
+/// The exposition.
+pub fn render(format: Format, sources: &Sources<'_>) -> String {
+    let mut out = Exposition::new(format);
+    let models = sources.table.list();
+    for model in &models {
+        model.expose(&mut out);
     }
+    // A model that is really called so has the name for itself.
+    if !models.iter().any(|model| model.name().as_str() == UNKNOWN_MODEL) {
+        sources.table.unknown().expose_unknown(&mut out, UNKNOWN_MODEL);
+    }
+    for model in &sources.status.models {
+        expose_scaler(&mut out, model, sources.counts.get(&model.name));
+    }
+    expose_process(&mut out, sources);
+    process::expose(&mut out);
+    out.finish()
+}
 
-    /// The text exposition, version 0.0.4. Gauges are read from `table` now.
-    pub fn render(&self, table: &Table, process: ProcessLoad) -> String {
-        gauge!(CONNECTIONS).set(process.connections as f64);
-        gauge!(BODY_MEMORY).set(process.body_memory as f64);
-        let models = table.list();
-        for model in &models {
-            model.observe();
+fn expose_scaler(out: &mut Exposition, status: &ModelStatus, counts: Option<&Counts>) {
+    let model = status.name.as_str();
+    if status.wake.samples > 0 {
+        for (quantile, time) in [("0.5", status.wake.p50), ("0.9", status.wake.p90)] {
+            out.value(Name::WakeEstimate, &[model, quantile], Duration::from(time).as_secs_f64());
         }
-        let configured: HashSet<&str> = models.iter().map(|model| model.name().as_str()).collect();
-        let text = self.handle.render();
-        let is_current = |line: &&str| {
-            model_label(line)
-                .is_none_or(|model| model == UNKNOWN_MODEL || configured.contains(model.as_str()))
-        };
-        text.split_inclusive('\n').filter(is_current).collect()
     }
-
-    /// Folds recorded samples into their histograms; to be called every few seconds, so that they do not pile up
-    /// between scrapes.
-    pub fn upkeep(&self) {
-        self.handle.run_upkeep();
-    }
-
-    fn describe(&self) {
-        for (name, kind, unit, meaning) in METRICS {
-            match (kind, unit) {
-                (Kind::Counter, _) => metrics::describe_counter!(name, meaning),
-                (Kind::Gauge, Some(unit)) => metrics::describe_gauge!(name, unit, meaning),
-                (Kind::Gauge, None) => metrics::describe_gauge!(name, meaning),
-                (Kind::Histogram, Some(unit)) => metrics::describe_histogram!(name, unit, meaning),
-                (Kind::Histogram, None) => metrics::describe_histogram!(name, meaning),
-            }
-        }
-        gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    let none = Counts::default();
+    let counts = counts.unwrap_or(&none);
+    out.count(Name::Starts, &[model, "ready"], counts.ready);
+    out.count(Name::Starts, &[model, "failed"], counts.failed);
+    out.count(Name::Deaths, &[model], counts.died);
+    for (reason, count) in &counts.decisions {
+        out.count(Name::Decisions, &[model, reason], *count);
     }
 }
 
-fn recorder() -> PrometheusRecorder {
-    // The list of bounds is not empty, which is the only error.
-    let builder = PrometheusBuilder::new().set_buckets(&SECONDS).unwrap_or_default();
-    builder.build_recorder()
+fn expose_process(out: &mut Exposition, sources: &Sources<'_>) {
+    let gauges = [
+        (Name::Connections, sources.connections),
+        (Name::ConnectionsLimit, sources.connections_limit),
+        (Name::BodyMemory, sources.body_memory),
+        (Name::BodyMemoryLimit, sources.body_memory_limit),
+        (Name::Ready, usize::from(sources.ready)),
+        (Name::ReloadOk, usize::from(!LAST_RELOAD_FAILED.load(Relaxed))),
+    ];
+    for (name, value) in gauges {
+        out.value(name, &[], value as f64);
+    }
+    let age = sources.now.since(sources.status.at);
+    out.value(Name::StatusAge, &[], Duration::from(age).as_secs_f64());
+    out.value(Name::ReloadTime, &[], CONFIGURED_AT.load(Relaxed) as f64 / 1e3);
+    out.count(Name::ConnectionsRefused, &[], sources.connections_refused);
+    out.count(Name::Reloads, &["ok"], RELOADED.get());
+    out.count(Name::Reloads, &["error"], NOT_RELOADED.get());
+    out.count(Name::LogLost, &[], LOG_LINES_LOST.get());
+    let build = [env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH];
+    out.count(Name::Build, &build, 1);
 }
 
-/// Counts a request that was refused before it came to a line. `reason` is one of a fixed set of words.
-pub fn refused(model: Option<&str>, reason: &'static str) {
-    let model = model.unwrap_or(UNKNOWN_MODEL).to_owned();
-    counter!(REFUSALS, "model" => model, "reason" => reason).increment(1);
+/// The configuration of the start is in force.
+pub fn configured() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    CONFIGURED_AT.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Relaxed);
 }
 
 /// Counts a configuration that was read again.
 pub fn config_reloaded(taken: bool) {
-    counter!(RELOADS, "outcome" => if taken { "ok" } else { "error" }).increment(1);
+    LAST_RELOAD_FAILED.store(!taken, Relaxed);
+    if taken {
+        RELOADED.add(1);
+        configured();
+    } else {
+        NOT_RELOADED.add(1);
+    }
+}
+
+/// Counts a log line that was lost.
+pub fn log_line_lost() {
+    LOG_LINES_LOST.add(1);
 }
 
 /// Where a request was when its client left.
@@ -188,29 +155,65 @@ pub enum Phase {
     InFlight,
 }
 
-/// One model's handles.
+/// What is counted of one request when it has ended. Times count from its head.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ended {
+    /// Whose API was spoken.
+    pub api: &'static str,
+    /// Status code; 499 if the client left.
+    pub code: u16,
+    /// To the end.
+    pub took: Duration,
+    /// To the response head.
+    pub first_byte: Option<Duration>,
+    /// To the first event of a stream.
+    pub first_event: Option<Duration>,
+    /// Events of a stream.
+    pub events: u64,
+    /// Request body.
+    pub bytes_in: u64,
+    /// Response body.
+    pub bytes_out: u64,
+    /// Attempts.
+    pub attempts: u32,
+}
+
+/// When a model without a ready replica is to have one.
+#[derive(Clone, Copy, Debug)]
+struct Forecast {
+    /// When that was first said.
+    at: Micros,
+    ready_at: Micros,
+}
+
+/// One model's numbers.
+#[derive(Debug)]
 pub struct ModelMetrics {
-    model: String,
-    codes: [OnceLock<(u16, Counter)>; CODES_MAX],
-    other_code: OnceLock<Counter>,
+    requests: Keyed<(&'static str, u16), 32>,
     duration: Histogram,
     first_byte: Histogram,
     first_token: Histogram,
-    in_flight: Gauge,
-    queued: [Gauge; Class::ALL.len()],
+    inter_token: Histogram,
+    events: Counter,
+    bytes_in: Counter,
+    bytes_out: Counter,
     queue_wait: Histogram,
     cold_start: Histogram,
+    eta_error: Histogram,
+    forecast: Mutex<Option<Forecast>>,
+    /// By the line.
     refusals: [Counter; Reason::LABELS.len()],
+    /// Before the line.
+    turned_away: Keyed<&'static str, 24>,
+    upstream_errors: Keyed<&'static str, 12>,
     cancelled: [Counter; 2],
     retries: Counter,
-    replicas: [Gauge; 3],
-    desired: Gauge,
 }
 
 /// Numbers that are read when they are scraped.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ModelGauges {
-    pub in_flight: u32,
+    pub in_flight: BTreeMap<ReplicaId, u32>,
     pub queued: [usize; Class::ALL.len()],
     pub ready: usize,
     pub starting: u32,
@@ -218,46 +221,50 @@ pub(crate) struct ModelGauges {
     pub desired: u32,
 }
 
-impl ModelMetrics {
-    /// The handles of the model called `model`.
-    pub fn new(model: &str) -> ModelMetrics {
-        let name = || model.to_owned();
+impl Default for ModelMetrics {
+    fn default() -> Self {
         ModelMetrics {
-            model: name(),
-            codes: Default::default(),
-            other_code: OnceLock::new(),
-            duration: histogram!(DURATION, "model" => name()),
-            first_byte: histogram!(FIRST_BYTE, "model" => name()),
-            first_token: histogram!(FIRST_TOKEN, "model" => name()),
-            in_flight: gauge!(IN_FLIGHT, "model" => name()),
-            queued: Class::ALL.map(|class| gauge!(QUEUE_DEPTH, "model" => name(), "class" => class.as_str())),
-            queue_wait: histogram!(QUEUE_WAIT, "model" => name()),
-            cold_start: histogram!(COLD_START, "model" => name()),
-            refusals: Reason::LABELS.map(|reason| counter!(REFUSALS, "model" => name(), "reason" => reason)),
-            cancelled: ["waiting", "in_flight"]
-                .map(|phase| counter!(CANCELS, "model" => name(), "phase" => phase)),
-            retries: counter!(RETRIES, "model" => name()),
-            replicas: ["ready", "starting", "draining"]
-                .map(|state| gauge!(REPLICAS, "model" => name(), "state" => state)),
-            desired: gauge!(DESIRED, "model" => name()),
+            requests: Keyed::default(),
+            duration: Histogram::seconds(),
+            first_byte: Histogram::seconds(),
+            first_token: Histogram::seconds(),
+            inter_token: Histogram::seconds(),
+            events: Counter::new(),
+            bytes_in: Counter::new(),
+            bytes_out: Counter::new(),
+            queue_wait: Histogram::seconds(),
+            cold_start: Histogram::seconds(),
+            eta_error: Histogram::ratios(),
+            forecast: Mutex::default(),
+            refusals: Default::default(),
+            turned_away: Keyed::default(),
+            upstream_errors: Keyed::default(),
+            cancelled: Default::default(),
+            retries: Counter::new(),
         }
     }
+}
 
-    /// A request has ended, with whatever answer; times count from its head.
-    pub fn finished(
-        &self,
-        code: u16,
-        took: Duration,
-        first_byte: Option<Duration>,
-        first_token: Option<Duration>,
-    ) {
-        self.code(code).increment(1);
-        self.duration.record(took);
-        if let Some(time) = first_byte {
-            self.first_byte.record(time);
+impl ModelMetrics {
+    /// A request has ended, with whatever answer.
+    pub fn ended(&self, request: &Ended) {
+        self.requests.of((request.api, request.code)).add(1);
+        self.duration.time(request.took);
+        self.bytes_in.add(request.bytes_in);
+        self.bytes_out.add(request.bytes_out);
+        if let Some(time) = request.first_byte {
+            self.first_byte.time(time);
         }
-        if let Some(time) = first_token {
-            self.first_token.record(time);
+        if let Some(first) = request.first_event {
+            self.first_token.time(first);
+            self.events.add(request.events);
+            let gaps = u32::try_from(request.events.saturating_sub(1)).unwrap_or(u32::MAX);
+            if gaps > 0 {
+                self.inter_token.time(request.took.saturating_sub(first) / gaps);
+            }
+        }
+        if request.attempts > 1 {
+            self.retries.add(u64::from(request.attempts) - 1);
         }
     }
 
@@ -265,90 +272,118 @@ impl ModelMetrics {
     pub fn cancelled(&self, phase: Phase) {
         let [waiting, in_flight] = &self.cancelled;
         match phase {
-            Phase::Waiting => waiting.increment(1),
-            Phase::InFlight => in_flight.increment(1),
+            Phase::Waiting => waiting.add(1),
+            Phase::InFlight => in_flight.add(1),
         }
     }
 
-    /// A request is tried again.
-    pub fn retried(&self) {
-        self.retries.increment(1);
+    /// A request was refused before it came to the line; `reason` is one of a fixed set of words.
+    pub fn turned_away(&self, reason: &'static str) {
+        self.turned_away.of(reason).add(1);
+    }
+
+    /// A replica failed a request; `kind` is one of a fixed set of words.
+    pub fn upstream_failed(&self, kind: &'static str) {
+        self.upstream_errors.of(kind).add(1);
     }
 
     pub(crate) fn refused(&self, reason: &Reason) {
         if let Some(counter) = self.refusals.get(reason.index()) {
-            counter.increment(1);
+            counter.add(1);
         }
     }
 
     pub(crate) fn waited(&self, time: Duration, cold: bool) {
-        self.queue_wait.record(time);
+        self.queue_wait.time(time);
         if cold {
-            self.cold_start.record(time);
+            self.cold_start.time(time);
         }
     }
 
-    pub(crate) fn set(&self, now: &ModelGauges) {
-        self.in_flight.set(f64::from(now.in_flight));
-        for (gauge, depth) in self.queued.iter().zip(now.queued) {
-            gauge.set(depth as f64);
-        }
-        let [ready, starting, draining] = &self.replicas;
-        ready.set(now.ready as f64);
-        starting.set(f64::from(now.starting));
-        draining.set(now.draining as f64);
-        self.desired.set(f64::from(now.desired));
-    }
-
-    fn code(&self, code: u16) -> &Counter {
-        let requests = |code: String| counter!(REQUESTS, "model" => self.model.clone(), "code" => code);
-        for cell in &self.codes {
-            let (owner, counter) = cell.get_or_init(|| (code, requests(code.to_string())));
-            if *owner == code {
-                return counter;
+    /// The scaler has published the model anew: a forecast is made, comes true, or is void.
+    pub(crate) fn routed(&self, now: Micros, route: &ModelRoute) {
+        let ready = route.replicas.iter().filter(|replica| !replica.draining);
+        let ready_since = ready.map(|replica| replica.ready_since).min();
+        let mut forecast = self.forecast.lock().unwrap_or_else(PoisonError::into_inner);
+        match (forecast.take(), ready_since) {
+            (Some(made), Some(at)) if at >= made.at => {
+                self.eta_error.ratio(at.since(made.at).into(), made.ready_at.since(made.at).into());
             }
+            (Some(made), None) if route.starting > 0 => *forecast = Some(made),
+            (None, None) if route.starting > 0 => {
+                *forecast = route.ready_at.map(|ready_at| Forecast { at: now, ready_at });
+            }
+            _ => {}
         }
-        self.other_code.get_or_init(|| requests("other".to_owned()))
+    }
+
+    /// Appends all of it.
+    pub(crate) fn expose(&self, out: &mut Exposition, model: &str, now: &ModelGauges) {
+        self.expose_unknown(out, model);
+        let times = [
+            (Name::FirstByte, &self.first_byte),
+            (Name::FirstToken, &self.first_token),
+            (Name::InterToken, &self.inter_token),
+            (Name::QueueWait, &self.queue_wait),
+            (Name::EtaError, &self.eta_error),
+        ];
+        for (name, histogram) in times {
+            out.histogram(name, &[model], histogram);
+        }
+        out.histogram(Name::ColdStart, &[model, "start"], &self.cold_start);
+        out.count(Name::Events, &[model], self.events.get());
+        out.count(Name::Retries, &[model], self.retries.get());
+        for (reason, counter) in Reason::LABELS.iter().zip(&self.refusals) {
+            out.count(Name::Refusals, &[model, reason], counter.get());
+        }
+        expose_keyed(out, Name::UpstreamErrors, model, &self.upstream_errors);
+        for (phase, counter) in ["waiting", "in_flight"].iter().zip(&self.cancelled) {
+            out.count(Name::Cancels, &[model, phase], counter.get());
+        }
+        expose_gauges(out, model, now);
+    }
+
+    /// Appends what requests for no model can move.
+    pub(crate) fn expose_unknown(&self, out: &mut Exposition, model: &str) {
+        for ((api, code), count) in self.requests.each() {
+            out.count(Name::Requests, &[model, api, &code.to_string()], count);
+        }
+        if self.requests.other() > 0 {
+            out.count(Name::Requests, &[model, OTHER, OTHER], self.requests.other());
+        }
+        out.histogram(Name::Duration, &[model], &self.duration);
+        out.count(Name::BytesIn, &[model], self.bytes_in.get());
+        out.count(Name::BytesOut, &[model], self.bytes_out.get());
+        expose_keyed(out, Name::Refusals, model, &self.turned_away);
     }
 }
 
-impl std::fmt::Debug for ModelMetrics {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ModelMetrics").field("model", &self.model).finish_non_exhaustive()
+fn expose_gauges(out: &mut Exposition, model: &str, now: &ModelGauges) {
+    for (replica, in_flight) in &now.in_flight {
+        out.value(Name::InFlight, &[model, &replica.to_string()], f64::from(*in_flight));
     }
+    for (class, depth) in Class::ALL.iter().zip(now.queued) {
+        out.value(Name::QueueDepth, &[model, class.as_str()], depth as f64);
+    }
+    let states = [("ready", now.ready), ("starting", now.starting as usize), ("draining", now.draining)];
+    for (state, count) in states {
+        out.value(Name::Replicas, &[model, state], count as f64);
+    }
+    out.value(Name::Desired, &[model], f64::from(now.desired));
 }
 
-/// The value of a sample line's label `model`, unescaped.
-fn model_label(line: &str) -> Option<String> {
-    if line.starts_with('#') {
-        return None;
+fn expose_keyed<const N: usize>(
+    out: &mut Exposition,
+    name: Name,
+    model: &str,
+    keyed: &Keyed<&'static str, N>,
+) {
+    for (word, count) in keyed.each() {
+        out.count(name, &[model, word], count);
     }
-    let (_, mut rest) = line.split_once('{')?;
-    loop {
-        let (key, value) = rest.split_once("=\"")?;
-        let (text, after) = quoted(value)?;
-        if key.trim_start_matches(',') == "model" {
-            return Some(text);
-        }
-        rest = after;
+    if keyed.other() > 0 {
+        out.count(name, &[model, OTHER], keyed.other());
     }
-}
-
-/// Text up to an unescaped quote, and what follows it.
-fn quoted(text: &str) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Some((value, text.get(at + 1..)?)),
-            '\\' => match chars.next()?.1 {
-                'n' => value.push('\n'),
-                escaped => value.push(escaped),
-            },
-            plain => value.push(plain),
-        }
-    }
-    None
 }
 
 #[cfg(test)]

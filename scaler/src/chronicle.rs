@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Log events of replicas, with stable names: what was ordered, what was seen, and what the two mean together.
+//! Log events of replicas, with stable names: what was ordered, what was seen, and what the two mean together, which
+//! is also counted.
 //!
 //! Must not influence anything: it is told and forgets.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sluice_core::{Action, Micros, ModelName, ReplicaEvent, ReplicaId};
 
+use crate::tally::Tally;
+
 /// What is remembered of each living replica to put its events into words.
-#[derive(Default)]
 pub(crate) struct Chronicle {
     replicas: BTreeMap<ReplicaId, Known>,
+    tally: Arc<Tally>,
 }
 
 struct Known {
@@ -21,6 +25,10 @@ struct Known {
 }
 
 impl Chronicle {
+    pub(crate) fn new(tally: Arc<Tally>) -> Chronicle {
+        Chronicle { replicas: BTreeMap::new(), tally }
+    }
+
     pub(crate) fn ordered(&mut self, action: &Action, now: Micros) {
         match action {
             Action::Start { replica, model, .. } => {
@@ -50,6 +58,7 @@ impl Chronicle {
                     tracing::info!(%model, %replica, address = %address.socket, "replica_ready_again");
                 } else {
                     let after_ms = now.since(known.started).as_millis();
+                    self.tally.ready(model);
                     tracing::info!(%model, %replica, address = %address.socket, after_ms, "replica_ready");
                 }
             }
@@ -64,6 +73,11 @@ impl Chronicle {
                 let Some(Known { model, ready, stopping, .. }) = self.replicas.remove(&replica) else {
                     return;
                 };
+                match (stopping, ready) {
+                    (true, _) => {}
+                    (false, false) => self.tally.failed(&model),
+                    (false, true) => self.tally.died(&model),
+                }
                 match (stopping, ready) {
                     (true, _) => tracing::info!(%model, %replica, cause, "replica_stopped"),
                     (false, false) => tracing::warn!(%model, %replica, cause, "start_failed"),

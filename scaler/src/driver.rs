@@ -92,7 +92,7 @@ impl<B: Backend> Driver<B> {
             specs: BTreeMap::new(),
             fed: BTreeMap::new(),
             tick_at: Instant::now(),
-            chronicle: Chronicle::default(),
+            chronicle: Chronicle::new(handle.board.tally.clone()),
             ending: Vec::new(),
             batch: Batch::default(),
         }

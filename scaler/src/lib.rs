@@ -11,6 +11,7 @@ pub mod logs;
 pub mod plane;
 mod probe;
 pub mod process;
+mod tally;
 mod text;
 
 pub use backend::{Backend, BackendError, BackendEvent, LocalBackend, LocalOptions};
@@ -18,3 +19,4 @@ pub use driver::Driver;
 pub use launch::Launch;
 pub use logs::{LogBook, LogLine};
 pub use plane::{Command, CommandError, Handle, Input, Observer, Plan, Plane, Trial};
+pub use tally::Counts;

@@ -10,6 +10,7 @@ use sluice_core::{Action, Demand, Drained, FleetSpec, FleetStatus, ModelName, Re
 use tokio::sync::oneshot;
 
 use crate::launch::Launch;
+use crate::tally::{Counts, Tally};
 
 /// A gateway, as the scaler sees it. Both calls are short, do not block and are made from the driver's thread.
 pub trait Plane: Send + Sync + 'static {
@@ -114,6 +115,7 @@ pub struct Handle {
 pub(crate) struct Board {
     status: arc_swap::ArcSwap<FleetStatus>,
     observer: OnceLock<Box<Observer>>,
+    pub(crate) tally: Arc<Tally>,
 }
 
 /// Is told the former status and the new one, from the thread that replaced it: short and without blocking.
@@ -121,6 +123,7 @@ pub type Observer = dyn Fn(&FleetStatus, &FleetStatus) + Send + Sync;
 
 impl Board {
     pub(crate) fn put_up(&self, status: FleetStatus) {
+        self.tally.decided(&status.models);
         let status = Arc::new(status);
         let former = self.status.swap(status.clone());
         if let Some(observer) = self.observer.get() {
@@ -144,6 +147,11 @@ impl Handle {
     /// The state after the driver's last step.
     pub fn status(&self) -> Arc<FleetStatus> {
         self.board.status.load_full()
+    }
+
+    /// What became of starts and decisions so far, of every configured model that had any.
+    pub fn counts(&self) -> BTreeMap<ModelName, Counts> {
+        self.board.tally.counts()
     }
 
     /// Replaces what [`Handle::status`] returns; for the driver, or a test in its place.

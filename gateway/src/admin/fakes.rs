@@ -130,7 +130,7 @@ impl Fake {
         AdminState {
             handle: self.handle.clone(),
             readiness: self.readiness.clone(),
-            metrics: Arc::new(|| "# TYPE sluice_build_info gauge\nsluice_build_info 1\n".to_owned()),
+            metrics: Arc::new(|_| "# TYPE sluice_build_info gauge\nsluice_build_info 1\n".to_owned()),
             logs: self.logs.clone(),
             loaded: Arc::new(FakeConfig(self.report.clone())),
             model_load: self.loads.clone(),

@@ -15,7 +15,7 @@ use axum::extract::{Query, RawQuery, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::{HeaderValue, Method, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use sluice_core::{FleetStatus, ModelStatus};
 use sluice_scaler::Input;
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -25,6 +25,7 @@ use super::guard::{self, Reach};
 use super::idempotency::{self, Remembered};
 use super::problem::{Kind, Problem};
 use super::{api, openapi, orders, read, state::AdminState, watch as follow};
+use crate::telemetry::Format;
 
 /// API requests at once; a further one is refused at once.
 const CONCURRENCY: usize = 64;
@@ -123,12 +124,14 @@ async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Resp
     (status, text + "\n").into_response()
 }
 
-async fn metrics(State(shared): State<Shared>) -> Answer<Response> {
+async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Answer<Response> {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
     let render = shared.admin.metrics;
-    let text = tokio::task::spawn_blocking(move || render())
+    let text = tokio::task::spawn_blocking(move || render(format))
         .await
         .map_err(|_| Problem::new(Kind::Internal, "the metrics could not be rendered"))?;
-    Ok(typed("text/plain; version=0.0.4; charset=utf-8", Body::from(text)))
+    Ok(typed(format.content_type(), Body::from(text)))
 }
 
 async fn config(State(shared): State<Shared>) -> Json<api::Config> {

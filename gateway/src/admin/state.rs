@@ -13,6 +13,7 @@ use tokio::sync::broadcast;
 use super::auth::Access;
 use super::events::EventLog;
 use super::readiness::Readiness;
+use crate::telemetry::Format;
 
 /// Everything the admin listener needs; cheap to clone.
 #[derive(Clone)]
@@ -21,8 +22,8 @@ pub struct AdminState {
     pub handle: Handle,
     /// Whether the process wants traffic.
     pub readiness: Arc<Readiness>,
-    /// The Prometheus text, as of now. Called on a thread of its own, so it may take a while.
-    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// The metrics, as of now. Called on a thread of its own, so it may take a while.
+    pub metrics: Arc<dyn Fn(Format) -> String + Send + Sync>,
     /// What replicas print.
     pub logs: Arc<dyn LogSource>,
     /// The configuration in force.

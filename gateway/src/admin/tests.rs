@@ -382,7 +382,7 @@ fn it_answers_while_rendering_metrics_takes_long() {
     let mut state = fake.state();
     let (release, held) = mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
-    state.metrics = Arc::new(move || {
+    state.metrics = Arc::new(move |_| {
         let _ = held.lock().unwrap().recv();
         "late".to_owned()
     });

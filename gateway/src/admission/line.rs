@@ -290,7 +290,7 @@ impl<R> Line<R> {
         let replicas = &self.route.replicas;
         let draining = replicas.iter().filter(|replica| replica.draining).count();
         ModelGauges {
-            in_flight: self.load.in_flight(),
+            in_flight: self.pool.by_replica(),
             queued: self.queue.depth(),
             ready: replicas.len() - draining,
             starting: self.route.starting,

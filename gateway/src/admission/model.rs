@@ -22,7 +22,7 @@ use super::retries::{Retries, Retry};
 use crate::balance::Endpoint;
 use crate::config::ModelSettings;
 use crate::exchange::budget::Budget;
-use crate::telemetry::{ModelMetrics, Phase};
+use crate::telemetry::{Exposition, ModelMetrics, Phase};
 
 type Reply = oneshot::Sender<Result<Permit, Refusal>>;
 
@@ -56,7 +56,7 @@ impl Model {
             route: ArcSwap::from_pointee(unrouted()),
             bodies: Budget::new(settings.body_memory),
             retries: Retries::default(),
-            metrics: ModelMetrics::new(settings.name.as_str()),
+            metrics: ModelMetrics::default(),
             settings: ArcSwap::new(settings),
             scaler,
         })
@@ -135,6 +135,7 @@ impl Model {
             line.publish(now, route);
             if !Arc::ptr_eq(line.route(), &self.route.load()) {
                 self.route.store(Arc::clone(line.route()));
+                self.metrics.routed(now, line.route());
             }
         });
     }
@@ -155,10 +156,10 @@ impl Model {
         self.lock().demand(now)
     }
 
-    /// Sets its gauges for a scrape.
-    pub(crate) fn observe(&self) {
+    /// Appends its numbers to a scrape.
+    pub(crate) fn expose(&self, out: &mut Exposition) {
         let gauges = self.lock().gauges();
-        self.metrics.set(&gauges);
+        self.metrics.expose(out, self.name.as_str(), &gauges);
     }
 
     pub(super) fn release(self: &Arc<Self>, now: Micros, endpoint: &Arc<Endpoint>, since: Micros) {

@@ -17,7 +17,7 @@ use super::error::Failure;
 use crate::admission::{Model, Permit};
 use crate::gateway::Gateway;
 use crate::logging::Wide;
-use crate::telemetry::{self, Phase};
+use crate::telemetry::{Ended, ModelMetrics, Phase};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,8 @@ pub struct Record {
     pub first_byte: Option<Duration>,
     /// To the end of the first event, of an event stream.
     pub first_event: Option<Duration>,
+    /// Events of an event stream so far.
+    pub events: u64,
     /// Which one answered or was tried last.
     pub replica: Option<ReplicaId>,
     /// Replicas tried.
@@ -133,6 +135,7 @@ impl Record {
             cold: false,
             first_byte: None,
             first_event: None,
+            events: 0,
             replica: None,
             attempts: 0,
             bytes_in: 0,
@@ -159,7 +162,8 @@ impl Record {
         self.bytes_out += data.len() as u64;
         let Some(events) = events else { return };
         events.feed(data);
-        if self.first_event.is_none() && events.events() > 0 {
+        self.events = events.events();
+        if self.first_event.is_none() && self.events > 0 {
             self.first_event = Some(self.started.elapsed());
         }
     }
@@ -171,36 +175,45 @@ impl Record {
         self.outcome = if failure.is_upstream() { Outcome::UpstreamError } else { Outcome::Refused };
         // What the line refuses, it counts.
         if self.outcome == Outcome::Refused && !matches!(failure, Failure::Refused(_)) {
-            telemetry::refused(self.model.as_ref().map(|m| m.name().as_str()), self.code);
+            self.metrics().turned_away(self.code);
         }
     }
 }
 
 impl Record {
-    fn count(&self) {
-        let took = self.started.elapsed();
-        match &self.model {
-            Some(model) => {
-                let metrics = model.metrics();
-                // A client that left is told apart from one that was served, whatever head it had seen.
-                let code = if self.outcome == Outcome::ClientGone { 499 } else { self.status };
-                metrics.finished(code, took, self.first_byte, self.first_event);
-                // Who left while waiting is counted by the line.
-                if self.outcome == Outcome::ClientGone && self.replica.is_some() {
-                    metrics.cancelled(Phase::InFlight);
-                }
-                if self.attempts > 1 {
-                    metrics.retried();
-                }
-            }
-            None if self.outcome == Outcome::Local => {}
-            None => self.gateway.table.unknown().finished(self.status, took, None, None),
+    fn metrics(&self) -> &ModelMetrics {
+        self.model.as_ref().map_or_else(|| self.gateway.table.unknown(), |model| model.metrics())
+    }
+
+    fn count(&self, took: Duration) {
+        if self.model.is_none() && self.outcome == Outcome::Local {
+            return;
+        }
+        let metrics = self.metrics();
+        metrics.ended(&Ended {
+            api: self.api,
+            // A client that left is told apart from one that was served, whatever head it had seen.
+            code: if self.outcome == Outcome::ClientGone { 499 } else { self.status },
+            took,
+            first_byte: self.first_byte,
+            first_event: self.first_event,
+            events: self.events,
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            attempts: self.attempts,
+        });
+        match self.outcome {
+            // Who left while waiting is counted by the line.
+            Outcome::ClientGone if self.replica.is_some() => metrics.cancelled(Phase::InFlight),
+            Outcome::UpstreamError if self.code.is_empty() => metrics.upstream_failed("cut_off"),
+            Outcome::UpstreamError => metrics.upstream_failed(self.code),
+            _ => {}
         }
     }
 }
 
 impl Record {
-    fn log(&self) {
+    fn log(&self, took: Duration) {
         Wide {
             request_id: &self.request_id,
             model: self.model.as_ref().map(|model| model.name().as_str()),
@@ -209,7 +222,7 @@ impl Record {
             status: self.status,
             api: self.api,
             protocol: self.from.protocol,
-            duration: self.started.elapsed(),
+            duration: took,
             queued: self.queued,
             cold: self.cold,
             first_byte: self.first_byte,
@@ -227,9 +240,10 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.count();
+        let took = self.started.elapsed();
+        self.count(took);
         if Wide::wanted() {
-            self.log();
+            self.log(took);
         }
         self.gateway.exchanges.fetch_sub(1, SeqCst);
     }

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use dashmap::DashMap;
 
@@ -13,6 +13,7 @@ use crate::config::Limits;
 #[derive(Clone, Default)]
 pub struct Guard {
     all: Arc<AtomicUsize>,
+    refused: Arc<AtomicU64>,
     /// Grows and shrinks with traffic: an address without connections has no entry.
     by_source: Arc<DashMap<IpAddr, usize>>,
 }
@@ -29,6 +30,11 @@ impl Guard {
         self.all.load(SeqCst)
     }
 
+    /// Connections that got no place, ever.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(SeqCst)
+    }
+
     /// A place for one more connection, if the limits leave one.
     pub fn enter(&self, source: IpAddr, limits: &Limits) -> Option<Place> {
         let before = self.all.fetch_add(1, SeqCst);
@@ -38,6 +44,9 @@ impl Guard {
         let fits = before < limits.connections && (per_source == 0 || *of_source <= per_source);
         drop(of_source);
         let place = Place { guard: self.clone(), source };
+        if !fits {
+            self.refused.fetch_add(1, SeqCst);
+        }
         fits.then_some(place)
     }
 }

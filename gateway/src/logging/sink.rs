@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::telemetry;
+
 /// Bytes that may wait for the writer.
 const LIMIT: usize = 4 << 20;
 
@@ -58,6 +60,7 @@ impl Sink {
         let mut state = self.0.lock();
         if state.buffer.len() + line.len() > LIMIT {
             state.lost += 1;
+            telemetry::log_line_lost();
             return;
         }
         let first = state.buffer.is_empty();

@@ -15,7 +15,7 @@ use sluice_scaler::{Handle, Plane, clock};
 use crate::admission::Model;
 use crate::config::Settings;
 use crate::exchange::watch;
-use crate::telemetry::{ModelMetrics, UNKNOWN_MODEL};
+use crate::telemetry::ModelMetrics;
 
 /// The models.
 pub struct Table {
@@ -39,7 +39,7 @@ impl Table {
         Arc::new(Table {
             models: ArcSwap::default(),
             writer: Mutex::default(),
-            unknown: ModelMetrics::new(UNKNOWN_MODEL),
+            unknown: ModelMetrics::default(),
             scaler,
         })
     }

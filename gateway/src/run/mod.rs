@@ -6,6 +6,7 @@
 mod announce;
 mod certificates;
 mod files;
+mod notify;
 mod reload;
 mod seams;
 mod stop;
@@ -28,12 +29,10 @@ use crate::front::Front;
 use crate::gateway::Gateway;
 use crate::logging;
 use crate::route::Table;
-use crate::telemetry::{Exporter, ProcessLoad};
+use crate::telemetry;
 
 /// How often waiting requests are checked against their budgets.
 const SWEEP: Duration = Duration::from_millis(20);
-/// How often recorded samples are folded into histograms.
-const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Why Sluice did not start.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +104,7 @@ fn failed(error: &StartError) -> Exit {
 /// Starts every part; what the next needs is there before it.
 fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
     let open_files = files::raise_limit(&loaded.settings.limits);
-    let exporter = Exporter::install();
+    telemetry::configured();
     let settings = &loaded.settings;
     let (handle, inputs) = Handle::new();
     let table = Table::new(handle.clone());
@@ -123,22 +122,15 @@ fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
     let log = events.clone();
     handle.observe(Box::new(move |former, new| log.compare(former, new)));
     let reload = reload::Reload::new(args.config, &loaded, events.clone());
-    let metrics = {
-        let gateway = gateway.clone();
-        move || {
-            exporter.render(
-                &gateway.table,
-                ProcessLoad { connections: gateway.connections.open(), body_memory: gateway.bodies.used() },
-            )
-        }
-    };
+    let metrics =
+        seams::Metrics { gateway: gateway.clone(), handle: handle.clone(), readiness: readiness.clone() };
     let access = tokens::access(settings.admin_tokens.as_deref())?;
     let admin = Admin::start(
         settings.admin,
         AdminState {
             handle: handle.clone(),
             readiness: readiness.clone(),
-            metrics: Arc::new(metrics),
+            metrics: Arc::new(move |format| metrics.render(format)),
             logs: Arc::new(seams::Logs(logs)),
             loaded: reload.report(),
             model_load: Arc::new(seams::Loads(table)),
@@ -149,6 +141,7 @@ fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
     let front = Front::start(settings, gateway.clone())?;
     readiness.ready();
     announce::started(&loaded, &front, admin.address());
+    notify::ready(settings.models.len());
     let tokens = settings.admin_tokens.clone().map(|file| (file, access));
     Ok(Running { handle, gateway, readiness, front, _admin: admin, reload, tokens })
 }
@@ -161,9 +154,9 @@ async fn serve(mut running: Running) -> Exit {
         return Exit::Failed;
     };
     let mut sweep = tokio::time::interval(SWEEP);
-    let mut upkeep = tokio::time::interval(UPKEEP);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut changes = running.reload.watch();
+    let mut heartbeat = notify::Heartbeat::new();
     if let Some(certificates) = running.front.certificates.clone() {
         tokio::spawn(certificates::keep_fresh(certificates));
     }
@@ -176,8 +169,8 @@ async fn serve(mut running: Running) -> Exit {
             _ = interrupt.recv() => break,
             _ = hangup.recv() => running.reload.now(&running.gateway, &running.handle),
             Some(()) = changes.recv() => running.reload.now(&running.gateway, &running.handle),
+            () = heartbeat.due() => notify::Heartbeat::beat(&running.handle),
             _ = sweep.tick() => running.gateway.table.sweep(clock::now()),
-            _ = upkeep.tick() => Exporter::install().upkeep(),
         }
     }
     tokio::select! {

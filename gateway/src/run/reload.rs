@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluice_scaler::{Handle, Input};
 use tokio::sync::mpsc;
 
+use super::notify;
 use crate::admin::clock::unix_ms;
 use crate::admin::events::Event;
 use crate::admin::{ConfigInfo, ConfigReport, EventLog};
@@ -86,7 +87,9 @@ impl Reload {
 
     /// The file has changed, or a person asked (SIGHUP): all of it is taken over, or nothing.
     pub(super) fn now(&mut self, gateway: &Gateway, handle: &Handle) {
+        notify::reloading();
         self.take(config::load(&self.path), gateway, handle);
+        notify::ready(self.settings.models.len());
     }
 
     fn take(&mut self, loaded: Result<Loaded, config::Report>, gateway: &Gateway, handle: &Handle) {

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use sluice_core::ModelName;
-use sluice_scaler::{LogBook, LogLine};
+use sluice_scaler::{Handle, LogBook, LogLine, clock};
 use tokio::sync::broadcast;
 
-use crate::admin::{LoadView, LogSource, ModelLoad};
+use crate::admin::{LoadView, LogSource, ModelLoad, Readiness};
+use crate::gateway::Gateway;
 use crate::route::Table;
+use crate::telemetry::{self, Format, Sources};
 
 /// The data plane's counters.
 pub(super) struct Loads(pub(super) Arc<Table>);
@@ -22,6 +24,33 @@ impl LoadView for Loads {
             idle_since: demand.idle_since,
             by_replica: demand.by_replica,
         })
+    }
+}
+
+/// What a scrape shows, from all over the process.
+pub(super) struct Metrics {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) handle: Handle,
+    pub(super) readiness: Arc<Readiness>,
+}
+
+impl Metrics {
+    pub(super) fn render(&self, format: Format) -> String {
+        let Gateway { table, connections, bodies, limits, .. } = &*self.gateway;
+        let limits = limits.load();
+        let sources = Sources {
+            table,
+            status: &self.handle.status(),
+            counts: &self.handle.counts(),
+            now: clock::now(),
+            ready: self.readiness.verdict().passed(),
+            connections: connections.open(),
+            connections_refused: connections.refused(),
+            connections_limit: limits.connections,
+            body_memory: bodies.used(),
+            body_memory_limit: limits.body_memory,
+        };
+        telemetry::render(format, &sources)
     }
 }
 

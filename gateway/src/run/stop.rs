@@ -7,8 +7,9 @@ use sluice_scaler::{Input, clock};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::Running;
+use super::{Running, notify};
 use crate::cli::Exit;
+use crate::config::Shutdown;
 
 const POLL: Duration = Duration::from_millis(20);
 /// Polls that open connections without requests are waited for.
@@ -18,6 +19,7 @@ const GOODBYE: u32 = 25;
 pub(super) async fn stop(running: &mut Running) -> Exit {
     let shutdown = running.reload.shutdown();
     running.readiness.drain();
+    notify::stopping(longest(&shutdown));
     tracing::info!(delay_ms = shutdown.drain_delay.as_millis(), "stopping");
     sleep(shutdown.drain_delay).await;
     running.front.close();
@@ -31,14 +33,23 @@ pub(super) async fn stop(running: &mut Running) -> Exit {
     let (done, stopped) = oneshot::channel();
     running.handle.send(Input::Shutdown(done));
     // Replicas have deadlines of their own; past all of them the backend kills what is left.
-    let patience =
-        if finished { shutdown.deadline.max(Duration::from_secs(30)) } else { Duration::from_secs(2) };
+    let patience = if finished { patience(&shutdown) } else { Duration::from_secs(2) };
     if tokio::time::timeout(patience, stopped).await.is_err() {
         tracing::warn!("replicas_did_not_stop_in_time");
         sluice_scaler::process::kill_all();
     }
     tracing::info!("stopped");
     Exit::Ok
+}
+
+/// How long replicas may take to stop.
+fn patience(shutdown: &Shutdown) -> Duration {
+    shutdown.deadline.max(Duration::from_secs(30))
+}
+
+/// More than any stop takes.
+fn longest(shutdown: &Shutdown) -> Duration {
+    shutdown.drain_delay + shutdown.deadline + patience(shutdown) + Duration::from_secs(15)
 }
 
 /// A second signal: nothing is waited for, nothing is left behind.

@@ -16,5 +16,6 @@ mod queueing;
 mod reload;
 mod scale_to_zero;
 mod scale_up;
+mod service;
 mod streaming;
 mod support;
