@@ -85,6 +85,15 @@ openai_sdk() {
   .venv/bin/python tests/openai_sdk.py "$target/debug/sluice"
 }
 
+# The alert rules, by Prometheus' own checker.
+alert_rules() {
+  if ! command -v promtool > /dev/null; then
+    ci || { echo "promtool is not installed: apt-get install --no-install-recommends prometheus"; return 77; }
+    apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus || return 1
+  fi
+  promtool check rules deploy/prometheus/alerts.yaml && promtool test rules deploy/prometheus/alerts_test.yaml
+}
+
 prepare_ci() {
   local packages=()
   command -v gcc > /dev/null || packages+=(gcc libc6-dev)
@@ -98,7 +107,7 @@ if ci; then prepare_ci; fi
 need cargo "install Rust with rustup; rust-toolchain.toml names the version"
 need gcc "install a C compiler"
 need python3 "install Python 3.10 or later"
-export -f ci cargo_tool deny fuzz llama openai_sdk
+export -f alert_rules ci cargo_tool deny fuzz llama openai_sdk
 export target
 
 step format 300 cargo fmt --all --check
@@ -109,6 +118,7 @@ step cargo-test 3600 cargo test --workspace --no-fail-fast
 count_cargo cargo-test
 step llama 900 bash -c llama
 step openai-sdk 600 bash -c openai_sdk
+step alert-rules 300 bash -c alert_rules
 step no-cmake 1200 tests/no-cmake.sh
 step fuzz 1500 bash -c fuzz
 step deny 1200 bash -c deny
