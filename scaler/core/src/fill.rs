@@ -3,7 +3,8 @@
 //! are needed. Whether a start has room is `residency`'s affair.
 //!
 //! Who leaves first: what is not ready, newest first; then the idle; then the least loaded. Replicas of a former
-//! generation stay until as many new ones are ready, unless they stand in the way of these.
+//! generation stay until as many new ones are ready; the new ones may be one more than `maxReplicas` for that. Only
+//! where exclusive groups or memory leave no room for both do the former ones go first.
 
 use std::cmp::Reverse;
 
@@ -26,7 +27,7 @@ pub(crate) fn launched(model: &mut Model, step: &mut Step<'_>) {
     take_back(model, step.now);
     let surplus = outdated_to_leave(model, step.now);
     release(model, step, CONFIGURATION_CHANGED, |id, _| surplus.contains(&id));
-    let room = model.max_replicas().saturating_sub(model.staying());
+    let room = model.most_staying().saturating_sub(model.staying());
     model.need = starts_wanted(model, step.now).min(room);
 }
 
@@ -99,7 +100,8 @@ fn outdated_to_leave(model: &Model, now: Micros) -> Vec<ReplicaId> {
         return old;
     }
     let ready = select(model, |m, r| r.phase == Phase::Ready && r.stays() && !m.outdated(r)).len();
-    let over = (model.staying() + starts_wanted(model, now)).saturating_sub(model.max_replicas()) as usize;
+    let starts = if model.surges() { 0 } else { starts_wanted(model, now) };
+    let over = (model.staying() + starts).saturating_sub(model.most_staying()) as usize;
     let keep = (model.desired as usize).saturating_sub(ready).min(old.len().saturating_sub(over));
     first_to_leave(model, old, keep)
 }

@@ -41,13 +41,13 @@ pub(crate) fn check(core: &Core) {
     }
 }
 
-/// Launched replicas that stay are at most `maxReplicas`; of fixed
-/// addresses there is one replica each, besides those of a former configuration.
+/// Launched replicas that stay are at most `maxReplicas`, and one more while generations change; of fixed addresses
+/// there is one replica each, besides those of a former configuration.
 fn check_count(name: &ModelName, model: &Model) {
     let staying = model.staying();
     match model.fixed() {
         None => {
-            let most = model.max_replicas();
+            let most = model.most_staying();
             assert!(staying <= most, "{name}: {staying} replicas where {most} are allowed");
         }
         Some(addresses) => {

@@ -158,6 +158,23 @@ impl Model {
         self.spec.scale.max_replicas.max(self.spec.scale.min_replicas).max(1)
     }
 
+    /// Most replicas that may stay at once: while a ready one of a former generation serves, its successor may start
+    /// beside it. Not in exclusive groups, whose members are alone on what they share.
+    pub fn most_staying(&self) -> u32 {
+        self.max_replicas().saturating_add(self.surges().into())
+    }
+
+    /// A successor of a former generation may start beyond `maxReplicas` now.
+    pub fn surges(&self) -> bool {
+        let serves = |r: &Replica| r.stays() && r.phase == Phase::Ready && self.outdated(r);
+        let shares = |r: &Replica| !r.groups.is_empty();
+        let mut replicas = self.replicas.values();
+        self.fixed().is_none()
+            && self.spec.groups.is_empty()
+            && replicas.clone().any(serves)
+            && !replicas.any(shares)
+    }
+
     /// The replica was started by a former configuration.
     pub fn outdated(&self, replica: &Replica) -> bool {
         replica.generation != self.spec.generation || replica.fixed != self.fixed().is_some()

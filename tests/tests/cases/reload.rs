@@ -171,3 +171,34 @@ async fn a_removed_model_finishes_what_it_has() {
     eventually("its replica is gone", secs(3.0), async || gw.offspring().is_empty().then_some(())).await;
     gw.leak_check().await;
 }
+
+#[tokio::test]
+async fn a_new_version_that_cannot_start_leaves_the_former_one_at_work() {
+    let _turn = turn(Cost::Light).await;
+    let keys = ["minReplicas: 1", "maxReplicas: 1", "backoff: {first: 100ms, max: 100ms}"];
+    let version = |script: &str| fleet(&[model("m", script, &keys)]);
+    let mut gw = Gateway::start(&version("{}")).await;
+    gw.settled("m", 1).await;
+    let first = gw.engines().pids()[0];
+    gw.rewrite(&version(
+        r#"{"listenAt": 60000, "exit": {"code": 2, "after": 50, "stderr": "cannot load weights\n"}}"#,
+    ));
+    gw.signal(Signal::SIGHUP);
+    let shown = eventually("the new version fails again and again", secs(20.0), async || {
+        let fault = gw.model("m").await["fault"].clone();
+        (fault["failures"].as_u64()? >= 3).then_some(fault)
+    })
+    .await;
+    assert!(shown["cause"].as_str().unwrap().contains("cannot load weights"), "{shown}");
+    gw.send(Request::chat("m")).await.expect(200);
+    assert!(gw.engines().terms().is_empty(), "the former version was left alone");
+    gw.rewrite(&version(r#"{"readyAt": 300}"#));
+    gw.signal(Signal::SIGHUP);
+    eventually("the former version goes once the next one is ready", secs(20.0), async || {
+        gw.send(Request::chat("m")).await.expect(200);
+        (!procs::alive(first)).then_some(())
+    })
+    .await;
+    assert_eq!(gw.model("m").await["fault"], Value::Null);
+    gw.leak_check().await;
+}

@@ -426,12 +426,51 @@ fn a_new_generation_starts_before_the_old_one_goes_where_max_allows() {
 }
 
 #[test]
-fn where_max_forbids_two_the_old_generation_drains_while_the_new_one_starts() {
+fn a_new_generation_may_be_one_replica_more_than_max() {
+    let mut rig = Rig::new(&[("m", model(2, 2, 1))]);
+    rig.load("m", 1, 0);
+    (0..2).for_each(|id| rig.ready(id));
+    rig.acts();
+    rig.configure(&[("m", ModelSpec { generation: 2, ..model(2, 2, 1) })], None);
+    assert_eq!(rig.acts(), ["start r2 m#2"], "one more, and no two");
+    assert_eq!(rig.routed("m"), (vec![0, 1], vec![]));
+    rig.ready(2);
+    assert_eq!(rig.routed("m"), (vec![0, 2], vec![1]), "one for one");
+    assert_eq!(rig.acts(), ["start r3 m#3"]);
+    rig.ready(3);
+    assert_eq!(rig.routed("m"), (vec![2, 3], vec![0, 1]));
+    assert!(rig.acts().is_empty());
+}
+
+#[test]
+fn a_new_generation_that_fails_leaves_the_old_one_at_work() {
     let mut rig = Rig::new(&[("m", model(1, 1, 1))]);
     rig.load("m", 1, 0);
     rig.ready(0);
+    rig.pass(1_000);
     rig.acts();
     rig.configure(&[("m", ModelSpec { generation: 2, ..model(1, 1, 1) })], None);
+    for attempt in 1..=4 {
+        rig.gone(attempt);
+        assert_eq!(rig.routed("m"), (vec![0], vec![]));
+        assert_eq!(rig.status("m").fault.unwrap().failures, attempt as u32, "people are told");
+        rig.pass(10_000);
+    }
+    rig.acts();
+    rig.configure(&[("m", model(1, 1, 1))], None);
+    assert_eq!(rig.routed("m"), (vec![0], vec![]), "what still runs is what is wanted again");
+    assert_eq!(rig.acts(), ["stop r5"]);
+    assert_eq!(rig.status("m").fault, None);
+}
+
+#[test]
+fn in_an_exclusive_group_the_old_generation_drains_while_the_new_one_starts() {
+    let alone = |generation| ModelSpec { generation, groups: vec!["gpu".into()], ..model(1, 1, 1) };
+    let mut rig = Rig::new(&[("m", alone(1))]);
+    rig.load("m", 1, 0);
+    rig.ready(0);
+    rig.acts();
+    rig.configure(&[("m", alone(2))], None);
     assert_eq!(rig.routed("m"), (vec![], vec![0]));
     assert_eq!(rig.acts(), ["start r1 m#1"]);
 }
