@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
 use crate::decide;
+use crate::decision::{self, Decision};
 use crate::due;
 use crate::event::Event;
 use crate::fill;
@@ -51,6 +52,11 @@ pub struct Core {
     /// Something was freed, or the limits changed, since the last look at those short of room.
     pub(crate) freed: bool,
     routes: Arc<Routes>,
+    /// Decisions so far, ever.
+    decided: u64,
+    /// Those of the last step.
+    #[serde(skip)]
+    decisions: Vec<Decision>,
 }
 
 impl Core {
@@ -67,8 +73,18 @@ impl Core {
     pub fn step(&mut self, now: Micros, event: &Event, actions: &mut Vec<Action>) {
         self.now = self.now.max(now);
         let mut touched = BTreeSet::new();
+        let begin = actions.len();
         self.take_in(event, &mut touched, actions);
-        self.look_again(touched, actions);
+        self.look_again(&mut touched, actions);
+        self.record(&touched, actions.get(begin..).unwrap_or_default());
+        for name in &touched {
+            self.finish(name);
+        }
+    }
+
+    /// What the last step decided: one record for each model about which there is something new, by name.
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
     }
 
     /// The latest routes. The version grows when something in them changed, and only then.
@@ -203,14 +219,32 @@ impl Core {
         self.let_excess_go(touched);
     }
 
-    fn look_again(&mut self, mut touched: BTreeSet<ModelName>, actions: &mut Vec<Action>) {
-        for name in &touched {
+    fn look_again(&mut self, touched: &mut BTreeSet<ModelName>, actions: &mut Vec<Action>) {
+        for name in touched.iter() {
             self.reconcile(name, actions);
         }
-        self.share_room(&mut touched, actions);
-        self.publish(&touched);
-        for name in &touched {
-            self.finish(name);
+        self.share_room(touched, actions);
+        self.publish(touched);
+    }
+
+    fn record(&mut self, touched: &BTreeSet<ModelName>, actions: &[Action]) {
+        self.decisions.clear();
+        let mut done: BTreeMap<&ModelName, Vec<&Action>> = BTreeMap::new();
+        for action in actions {
+            let owner = match action {
+                Action::Start { model, .. } => Some(model),
+                Action::Cut { replica } | Action::Stop { replica, .. } => self.owners.get(replica),
+            };
+            owner.into_iter().for_each(|owner| done.entry(owner).or_default().push(action));
+        }
+        for name in touched {
+            let Some(model) = self.models.get_mut(name) else { continue };
+            let actions = done.get(name).map_or(&[][..], Vec::as_slice);
+            let room = |model: &Model| residency::obstacle(name, model, &self.ledger, self.memory);
+            if let Some(decision) = decision::record((name, model), actions, room, self.now) {
+                self.decided += 1;
+                self.decisions.push(Decision { number: self.decided, ..decision });
+            }
         }
     }
 

@@ -9,26 +9,42 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decision::Reasoning;
 use crate::model::{Held, Model};
 use crate::units::Micros;
 use crate::want::wanted;
 
 /// What decided `desired` last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Rule {
+#[serde(rename_all = "camelCase")]
+pub enum Rule {
+    /// The load of this moment.
     Demand,
+    /// The largest want of the window.
     PeakHold,
+    /// One replica stays until the model has idled.
     InUse,
+    /// Nothing asks for a replica.
     Idle,
+    /// The lower bound.
     MinReplicas,
+    /// The upper bound.
     MaxReplicas,
+    /// No report of the load yet: nothing changes.
     LoadUnknown,
+    /// A person asked for a replica.
     WakeOrder,
+    /// A person asked for this many.
     ScaleOrder,
+    /// The configuration asked for one before the first request.
     Preload,
+    /// A person asked for none.
     SleepOrder,
+    /// One replica for each address.
     FixedAddresses,
+    /// No longer configured.
     Removed,
+    /// Sluice ends.
     Shutdown,
 }
 
@@ -56,6 +72,7 @@ impl Rule {
 
 /// Sets `desired` and the rule that decided it.
 pub(crate) fn decide(model: &mut Model, now: Micros, shutting_down: bool) {
+    model.reasoning = Reasoning::Ordered;
     (model.desired, model.rule) = ordered(model, shutting_down).unwrap_or_else(|| by_load(model, now));
 }
 
@@ -103,18 +120,27 @@ fn by_load(model: &mut Model, now: Micros) -> (u32, Rule) {
     if let Some(count) = model.pinned {
         return (count.min(model.max_replicas()), Rule::ScaleOrder);
     }
-    let Some(want) = model.requests().map(|requests| wanted(requests, &model.spec.scale)) else {
-        return bounded(model, model.desired, Rule::LoadUnknown);
+    let requests = model.requests();
+    let want = requests.map(|requests| wanted(requests, &model.spec.scale));
+    let (asked, rule) = match want {
+        None => (model.desired, Rule::LoadUnknown),
+        Some(want) => patient(model, want, held.max(want)),
     };
+    let target_milli = model.spec.scale.target_milli;
+    model.reasoning = Reasoning::Sized { requests, target_milli, want, window_largest: held, asked };
+    bounded(model, asked, rule)
+}
+
+/// What stays of what is there, between the want of this moment and the largest of the window.
+fn patient(model: &mut Model, want: u32, held: u32) -> (u32, Rule) {
     model.awake |= want > 0;
-    let held = held.max(want);
-    let patient = model.desired.min(model.staying()).clamp(want, held);
-    let rule = match patient {
+    let count = model.desired.min(model.staying()).clamp(want, held);
+    let rule = match count {
         0 => Rule::Idle,
-        _ if patient == want => Rule::Demand,
+        _ if count == want => Rule::Demand,
         _ => Rule::PeakHold,
     };
-    bounded(model, patient, rule)
+    (count, rule)
 }
 
 /// Applies the bounds and the one replica of a model in use.

@@ -77,6 +77,11 @@ impl Health {
         self.retry_at
     }
 
+    /// The last failure that counts, in one line; empty if there was none.
+    pub fn cause(&self) -> &str {
+        &self.cause
+    }
+
     /// What to tell, while starts fail; the waiting are answered from the `attempts`th failure in a row on.
     pub fn fault(&self, attempts: u32) -> Option<Fault> {
         self.failing.then(|| Fault {

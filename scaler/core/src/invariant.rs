@@ -13,6 +13,7 @@ pub(crate) fn check(core: &Core) {
     assert_eq!(core.ledger, Ledger::of(&core.models), "the ledger is the sum over the live replicas");
     for (name, model) in &core.models {
         check_count(name, model);
+        assert!(model.is_recorded(), "{name}: the last record says what is desired and by which rule");
         for (id, replica) in &model.replicas {
             let listed = routes.models.get(name).and_then(|r| r.replicas.iter().find(|r| r.id == *id));
             match replica.phase {

@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
 use crate::core::Core;
+use crate::decision::Decision;
 use crate::event::Event;
 use crate::units::Micros;
 
 /// Version of the dump's format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Bounded record of a core's inputs and outputs.
 #[derive(Clone, Debug)]
@@ -53,6 +54,9 @@ pub struct Outcome {
     pub routes: u64,
     /// The core's next deadline after the step.
     pub deadline: Option<Micros>,
+    /// Records of what was decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<Decision>,
 }
 
 /// Why a dump cannot be replayed.
@@ -162,7 +166,12 @@ pub fn replay(dump: &[u8]) -> Result<ReplayReport, ReplayError> {
 
 impl Outcome {
     fn of(core: &Core, actions: Vec<Action>) -> Outcome {
-        Outcome { actions, routes: core.routes().version, deadline: core.next_deadline() }
+        Outcome {
+            actions,
+            routes: core.routes().version,
+            deadline: core.next_deadline(),
+            decisions: core.decisions().to_vec(),
+        }
     }
 }
 
@@ -236,7 +245,7 @@ mod tests {
         let dump = history(10).dump();
         let cut = replay(&dump[..dump.len() - 20]);
         assert!(matches!(cut, Err(ReplayError::Line { line: 16, .. })), "{cut:?}");
-        let other = String::from_utf8(dump).unwrap().replacen("\"format\":1", "\"format\":7", 1);
+        let other = String::from_utf8(dump).unwrap().replacen("\"format\":2", "\"format\":7", 1);
         assert!(matches!(replay(other.as_bytes()), Err(ReplayError::Format { found: 7 })));
     }
 

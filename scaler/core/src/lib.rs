@@ -7,10 +7,12 @@
 pub mod action;
 pub mod core;
 mod decide;
+pub mod decision;
 mod due;
 pub mod event;
 mod fill;
 mod health;
+pub mod history;
 pub mod ids;
 #[cfg(test)]
 mod invariant;
@@ -38,7 +40,10 @@ mod tests;
 
 pub use action::Action;
 pub use core::Core;
+pub use decide::Rule;
+pub use decision::Decision;
 pub use event::{Event, ReplicaEvent};
+pub use history::History;
 pub use ids::{ModelName, ReplicaId};
 pub use journal::{Difference, Journal, Outcome, ReplayError, ReplayReport, replay};
 pub use report::{

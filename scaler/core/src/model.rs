@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::decide::Rule;
+use crate::decision::{Reasoning, Told};
 use crate::health::Health;
 use crate::ids::{ModelName, ReplicaId};
 use crate::report::{Address, Demand};
@@ -33,6 +34,10 @@ pub(crate) struct Model {
     pub hold: PeakHold,
     pub desired: u32,
     pub rule: Rule,
+    /// How the load became a number, at the last look.
+    pub reasoning: Reasoning,
+    /// What was last recorded.
+    pub told: Told,
     /// In use: something asked for it and it has not idled since. Keeps one replica.
     pub awake: bool,
     /// Asked for by a person or by `preload`; gone once it has idled.
@@ -123,6 +128,8 @@ impl Model {
             hold: PeakHold::default(),
             desired: 0,
             rule: Rule::Idle,
+            reasoning: Reasoning::Ordered,
+            told: Told::default(),
             awake: held.is_some(),
             held,
             pinned: None,

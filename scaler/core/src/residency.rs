@@ -95,6 +95,22 @@ pub(crate) fn standing(model: &Model) -> Standing {
     }
 }
 
+/// What stands in the way of a model's next start, in words.
+pub(crate) fn obstacle(name: &ModelName, model: &Model, ledger: &Ledger, budget: Option<Bytes>) -> String {
+    for group in &model.spec.groups {
+        if let Some(other) = ledger.members(group).find(|other| *other != name) {
+            return format!("{other} occupies the exclusive group {group}");
+        }
+    }
+    let free = budget.map_or(0, |budget| budget.0.saturating_sub(ledger.used()));
+    match model.spec.memory.0 {
+        needed if budget.is_some() && needed > free => {
+            format!("it needs {needed} bytes of memory and {free} are free")
+        }
+        _ => "other models that wait come first".to_owned(),
+    }
+}
+
 /// Looks at all models short of room.
 pub(crate) fn look(view: &View<'_>, short: &BTreeSet<ModelName>) -> Outcome {
     let mut order: Vec<(Class, &ModelName)> = Vec::with_capacity(short.len());

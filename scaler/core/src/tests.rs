@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod cases;
+mod decisions;
 mod orders;
 mod residency;
 mod scaling;
