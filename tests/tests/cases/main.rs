@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod auth;
+mod chaos;
 mod draining;
 mod edges;
 mod edges_upstream;
