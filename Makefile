@@ -1,6 +1,6 @@
 # The one entry point for people; each target is one line that calls cargo or a script.
 .DEFAULT_GOAL := help
-.PHONY: help run run-llama test lint fuzz deny audit bench
+.PHONY: help run run-llama test loadtest lint fuzz deny audit bench
 
 help:       ## Say what there is.
 	@sed -n 's/^\([a-z-]*\): *## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -13,6 +13,9 @@ run-llama:  ## The same with a real 270M language model on llama.cpp (downloads 
 
 test:       ## Run every test, and install what they need first.
 	@tests/run.sh
+
+loadtest:   ## Run one load scenario with k6: SCENARIO=burst, see loadtests/README.md.
+	@cargo build --quiet --package sluice-gateway --bin sluice && loadtests/run.py "$${SCENARIO:-smoke}" --sluice "$${CARGO_TARGET_DIR:-target}/debug/sluice"
 
 lint:       ## Check formatting and lints.
 	@cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings

@@ -94,6 +94,14 @@ alert_rules() {
   promtool check rules deploy/prometheus/alerts.yaml && promtool test rules deploy/prometheus/alerts_test.yaml
 }
 
+# Three load scenarios, short, and one that must fail because nobody answers.
+load() {
+  local run="loadtests/run.py --sluice $target/debug/sluice"
+  ITERATIONS=6 $run smoke || return $?
+  VUS=60 $run burst && WAKES=2 IDLE_S=7 $run scale-from-zero && RATE=4 DURATION=5s TOKENS=20 $run streams || return 1
+  if MODEL=nobody ITERATIONS=1 $run smoke > /dev/null 2>&1; then echo "a load without an answer was taken for a success" && return 1; fi
+}
+
 prepare_ci() {
   local packages=()
   command -v gcc > /dev/null || packages+=(gcc libc6-dev)
@@ -107,7 +115,7 @@ if ci; then prepare_ci; fi
 need cargo "install Rust with rustup; rust-toolchain.toml names the version"
 need gcc "install a C compiler"
 need python3 "install Python 3.10 or later"
-export -f alert_rules ci cargo_tool deny fuzz llama openai_sdk
+export -f alert_rules ci cargo_tool deny fuzz llama load openai_sdk
 export target
 
 step format 300 cargo fmt --all --check
@@ -119,6 +127,7 @@ count_cargo cargo-test
 step llama 900 bash -c llama
 step openai-sdk 600 bash -c openai_sdk
 step alert-rules 300 bash -c alert_rules
+step load 300 bash -c load
 step no-cmake 1200 tests/no-cmake.sh
 step fuzz 1500 bash -c fuzz
 step deny 1200 bash -c deny
