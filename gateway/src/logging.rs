@@ -8,7 +8,6 @@ mod json;
 mod sink;
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -127,7 +126,7 @@ pub struct Wide<'a> {
     /// Error code of a refusal; empty if there was none.
     pub code: &'a str,
     /// Where it came from.
-    pub client: SocketAddr,
+    pub client: &'a str,
 }
 
 impl Wide<'_> {
@@ -158,7 +157,7 @@ impl Wide<'_> {
             attempts = self.attempts,
             outcome = self.outcome,
             code = some(self.code),
-            client = %self.client,
+            client = self.client,
             "request"
         );
     }

@@ -10,6 +10,7 @@ pub mod identify;
 pub mod io;
 pub mod local;
 pub mod outgoing;
+pub mod peer;
 pub mod pool;
 pub mod record;
 pub mod retry;

@@ -4,9 +4,6 @@
 //! The codec has already removed what must not travel on; here come `Via`, the forwarding fields, the request id, and
 //! the credentials that the model's settings ask for.
 
-use std::io::Write;
-use std::net::IpAddr;
-
 use sluice_wire::head::Forward;
 
 use crate::config::ModelSettings;
@@ -14,7 +11,7 @@ use crate::config::ModelSettings;
 /// The hop between client and gateway.
 pub struct Hop<'a> {
     /// The client's address.
-    pub peer: IpAddr,
+    pub peer: &'a str,
     /// The client used TLS.
     pub tls: bool,
     /// `1.1`, `1.0` or `2`, for `Via`.
@@ -45,16 +42,25 @@ pub fn complete(forward: &mut Forward, hop: &Hop<'_>, settings: &ModelSettings, 
         head.extend_from_slice(credentials);
     }
     let proto = if hop.tls { "https" } else { "http" };
-    // Writing to a vector cannot fail.
-    let _ = write!(
-        head,
-        "via: {} sluice\r\nx-forwarded-for: {}\r\nx-forwarded-proto: {proto}\r\nx-request-id: {}\r\n",
-        hop.version, hop.peer, hop.request_id
-    );
+    for piece in [
+        "via: ",
+        hop.version,
+        " sluice\r\nx-forwarded-for: ",
+        hop.peer,
+        "\r\nx-forwarded-proto: ",
+        proto,
+        "\r\nx-request-id: ",
+        hop.request_id,
+        "\r\n",
+    ] {
+        head.extend_from_slice(piece.as_bytes());
+    }
     match sent {
         Sent::Nothing => {}
         Sent::Length(n) => {
-            let _ = write!(head, "content-length: {n}\r\n");
+            head.extend_from_slice(b"content-length: ");
+            head.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+            head.extend_from_slice(b"\r\n");
         }
         Sent::Chunks => head.extend_from_slice(b"transfer-encoding: chunked\r\n"),
     }

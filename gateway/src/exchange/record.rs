@@ -4,7 +4,6 @@
 //! Owns the fields and the moment of writing: when the record is dropped, whatever way the request ended. Never holds
 //! bodies, prompts or credentials.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use sluice_wire::sse::EventBoundary;
 use sluice_wire::target::{self, Family};
 
 use super::error::Failure;
+use super::peer::Peer;
 use crate::admission::{Model, Permit};
 use crate::gateway::Gateway;
 use crate::logging::Wide;
@@ -48,10 +48,10 @@ impl Outcome {
 }
 
 /// Where a request came from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     /// Its address.
-    pub client: SocketAddr,
+    pub client: Peer,
     /// `http/1.1` or `h2`.
     pub protocol: &'static str,
 }
@@ -232,7 +232,7 @@ impl Record {
             attempts: self.attempts,
             outcome: self.outcome.as_str(),
             code: self.code,
-            client: self.from.client,
+            client: self.from.client.socket_text(),
         }
         .emit();
     }

@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 pub use self::guard::Guard;
 pub use self::tls::{Certificates, TlsError};
 use crate::config::{Settings, Tls};
+use crate::exchange::peer::Peer;
 use crate::exchange::watch::Watch;
 use crate::gateway::Gateway;
 use crate::http1::client::Client;
@@ -188,15 +189,15 @@ struct App {
 #[async_trait]
 impl ServerApp for App {
     async fn process_new(self: &Arc<Self>, io: Stream, _: &ShutdownWatch) -> Option<Stream> {
-        let peer = peer_of(&io);
+        let peer = Peer::new(peer_of(&io));
         let tls = io.get_ssl_digest().is_some();
         let Some(_place) = self.gateway.connections.enter(peer.ip(), &self.gateway.limits.load()) else {
-            tracing::debug!(client = %peer, "connection_refused");
+            tracing::debug!(client = peer.socket_text(), "connection_refused");
             return None;
         };
         socket::tune(io.id());
         let watch = Watch::new();
-        let client = Client::new(io, self.gateway.clone(), peer, tls, watch.clone());
+        let client = Client::new(io, self.gateway.clone(), peer.clone(), tls, watch.clone());
         if let Some((io, ahead)) = client.serve().await {
             let connection = Connection { gateway: self.gateway.clone(), peer, tls };
             serve(io, ahead, connection, watch).await;

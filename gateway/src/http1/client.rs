@@ -4,7 +4,6 @@
 //! Owns the connection's deadlines and whether it may carry another request. Must not know how a replica is chosen.
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -18,6 +17,7 @@ use crate::config::Limits;
 use crate::exchange::answer::Answer;
 use crate::exchange::error::Failure;
 use crate::exchange::io::{Buf, Io, Pair, poll_gone, write_all};
+use crate::exchange::peer::Peer;
 use crate::exchange::watch::Watch;
 use crate::gateway::Gateway;
 
@@ -38,7 +38,7 @@ pub struct Client<I> {
     pub(super) watch: Arc<Watch>,
     pub(super) gateway: Arc<Gateway>,
     pub(super) limits: Arc<Limits>,
-    pub(super) peer: SocketAddr,
+    pub(super) peer: Peer,
     pub(super) tls: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) enum Left {
 
 impl<I: Io> Client<I> {
     /// A connection that has just been accepted.
-    pub fn new(io: I, gateway: Arc<Gateway>, peer: SocketAddr, tls: bool, watch: Arc<Watch>) -> Self {
+    pub fn new(io: I, gateway: Arc<Gateway>, peer: Peer, tls: bool, watch: Arc<Watch>) -> Self {
         let limits = gateway.limits.load_full();
         Client { io, buf: Buf::default(), watch, gateway, limits, peer, tls }
     }

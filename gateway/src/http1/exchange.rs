@@ -52,7 +52,7 @@ impl<I: Io> Client<I> {
         let id = forward.request_id().map_or_else(new_request_id, str::to_owned);
         let family = target::family(forward.target());
         let method = head.method.as_str();
-        let from = Caller { client: self.peer, protocol: "http/1.1" };
+        let from = Caller { client: self.peer.clone(), protocol: "http/1.1" };
         let mut record = Record::new(&self.gateway, from, method, forward.target(), id);
         let (failure, whole) = match self.steps(head, forward, &mut record).await {
             Ok(left) | Err(Ended::Left(left)) => return left,
@@ -221,9 +221,9 @@ impl<I: Io> Client<I> {
         Ok(())
     }
 
-    fn hop<'a>(&self, head: &RequestHead, request_id: &'a str) -> Hop<'a> {
+    fn hop<'a>(&'a self, head: &RequestHead, request_id: &'a str) -> Hop<'a> {
         let version = if head.http10 { "1.0" } else { "1.1" };
-        Hop { peer: self.peer.ip(), tls: self.tls, version, request_id }
+        Hop { peer: self.peer.ip_text(), tls: self.tls, version, request_id }
     }
 }
 

@@ -62,7 +62,7 @@ pub async fn exchange(request: Request<Incoming>, connection: &Connection, strea
     let path = parts.uri.path().as_bytes();
     let id = forward.request_id().map_or_else(new_request_id, str::to_owned);
     let method = validated.as_ref().map_or("", |h| h.method.as_str());
-    let from = Caller { client: connection.peer, protocol: "h2" };
+    let from = Caller { client: connection.peer.clone(), protocol: "h2" };
     let mut record = Record::new(&connection.gateway, from, method, path, id.clone());
     let watch = Watch::new();
     let begun = match validated {
@@ -219,7 +219,7 @@ impl Asking<'_> {
 
     fn complete(&mut self, model: &Model, sent: Sent, request_id: &str) {
         let Connection { peer, tls, .. } = self.connection;
-        let hop = Hop { peer: peer.ip(), tls: *tls, version: "2", request_id };
+        let hop = Hop { peer: peer.ip_text(), tls: *tls, version: "2", request_id };
         outgoing::complete(&mut self.forward, &hop, &model.settings(), sent);
     }
 

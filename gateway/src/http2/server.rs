@@ -6,7 +6,6 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
@@ -18,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 
 use super::exchange;
 use crate::exchange::io::{Buf, Io, Rewind};
+use crate::exchange::peer::Peer;
 use crate::exchange::watch::Watch;
 use crate::gateway::Gateway;
 
@@ -87,7 +87,7 @@ pub struct Connection {
     /// The gateway.
     pub gateway: Arc<Gateway>,
     /// The client.
-    pub peer: SocketAddr,
+    pub peer: Peer,
     /// It uses TLS.
     pub tls: bool,
 }

@@ -61,7 +61,7 @@ fn wide() -> Wide<'static> {
         attempts: 1,
         outcome: "served",
         code: "",
-        client: "127.0.0.1:5000".parse().unwrap(),
+        client: "127.0.0.1:5000",
     }
 }
 
@@ -137,4 +137,16 @@ fn repeats_are_counted_until_the_period_is_over() {
     assert_eq!(repeat.due_at(10_004), None);
     assert_eq!(repeat.due_at(10_005), Some(2));
     assert_eq!(repeat.due_at(30_000), Some(0));
+}
+
+#[test]
+fn texts_and_shown_values_are_escaped_where_they_must_be() {
+    let shown = "quote \" and \\ and\nline, é";
+    let lines = logged("info", || {
+        tracing::info!(text = shown, display = %shown, debug = ?shown, plain = %"é and 1");
+    });
+    assert_eq!(lines[0]["text"], shown);
+    assert_eq!(lines[0]["display"], shown);
+    assert_eq!(lines[0]["debug"], format!("{shown:?}"));
+    assert_eq!(lines[0]["plain"], "é and 1");
 }
