@@ -1,6 +1,6 @@
 # The one entry point for people; each target is one line that calls cargo or a script.
 .DEFAULT_GOAL := help
-.PHONY: help run run-llama test loadtest lint fuzz deny audit bench
+.PHONY: help run run-llama test loadtest lint fuzz deny audit bench bench-instructions
 
 help:       ## Say what there is.
 	@sed -n 's/^\([a-z-]*\): *## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -29,5 +29,8 @@ deny:       ## Check licences, sources and banned crates of all dependencies.
 audit:      ## Check dependencies for known faults (fetches the RustSec database).
 	@cargo deny check --hide-inclusion-graph advisories
 
-bench:      ## Compare CPU per request with nginx, on a release build.
-	@cargo build --release --package sluice-gateway --bin sluice && loadtests/compare.py "$${CARGO_TARGET_DIR:-target}/release/sluice"
+bench:      ## Compare CPU per request with nginx, HAProxy and bare Pingora: BENCH="--rounds 5 get".
+	@cargo build --release --package sluice-gateway --bin sluice && cargo build --release --manifest-path loadtests/bare-pingora/Cargo.toml --target-dir "$${CARGO_TARGET_DIR:-target}/bare" && loadtests/price.py "$${CARGO_TARGET_DIR:-target}/release/sluice" --bare "$${CARGO_TARGET_DIR:-target}/bare/release/bare-pingora" $(BENCH)
+
+bench-instructions: ## Compare instructions per request with the last record; fails above +3 %.
+	@cargo build --release --package sluice-gateway --bin sluice && loadtests/instructions.py "$${CARGO_TARGET_DIR:-target}/release/sluice" --gate

@@ -26,10 +26,11 @@ use tally::{Seen, Tally};
 #[derive(Clone, Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
-  sluice bench --model gemma --rate 5 --duration 1m      streams, five new ones a second
-  sluice bench --model gemma --stages 2:30s,20:30s,2:1m  a burst in the middle
-  sluice bench --model gemma --concurrency 64            64 streams at any time
-  sluice bench --model embed --path /v1/embeddings --body request.json --no-stream -o json")]
+  sluice bench --model gemma            one new stream a second for 30 s
+  sluice bench --rate 5 --duration 1m   five new ones a second
+  sluice bench --stages 2:30s,20:30s    a burst after half a minute
+  sluice bench --concurrency 64         64 streams at any time
+  sluice bench --path /v1/embeddings --body request.json --no-stream -o json")]
 pub struct BenchArgs {
     /// Base address of the server.
     #[arg(long, env = "SLUICE_URL", hide_env_values = true, default_value = "http://127.0.0.1:8080")]
