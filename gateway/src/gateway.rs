@@ -4,8 +4,8 @@
 //! Owns the references to the route table, the limits and the body budget, and the fact that Sluice is stopping. Must
 //! not know protocols.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -14,6 +14,7 @@ use crate::exchange::budget::Budget;
 use crate::exchange::watch;
 use crate::front::Guard;
 use crate::route::Table;
+use crate::trace::Tracer;
 
 /// Shared by all connections.
 pub struct Gateway {
@@ -25,6 +26,8 @@ pub struct Gateway {
     pub bodies: Budget,
     /// Open client connections.
     pub connections: Guard,
+    /// Records requests, if traces are configured; set before the first one.
+    pub tracer: OnceLock<Tracer>,
     /// Requests between their head and their last byte.
     pub(crate) exchanges: AtomicUsize,
     draining: AtomicBool,
@@ -38,6 +41,7 @@ impl Gateway {
             bodies: Budget::new(settings.limits.body_memory),
             limits: ArcSwap::from_pointee(settings.limits.clone()),
             connections: Guard::default(),
+            tracer: OnceLock::new(),
             exchanges: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
         })

@@ -17,3 +17,4 @@ pub mod logging;
 pub mod route;
 pub mod run;
 pub mod telemetry;
+pub mod trace;

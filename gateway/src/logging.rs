@@ -127,6 +127,8 @@ pub struct Wide<'a> {
     pub code: &'a str,
     /// Where it came from.
     pub client: &'a str,
+    /// The trace that it belongs to.
+    pub trace: Option<&'a str>,
 }
 
 impl Wide<'_> {
@@ -158,6 +160,7 @@ impl Wide<'_> {
             outcome = self.outcome,
             code = some(self.code),
             client = self.client,
+            trace_id = self.trace,
             "request"
         );
     }

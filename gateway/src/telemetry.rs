@@ -34,6 +34,7 @@ pub const UNKNOWN_MODEL: &str = "unknown";
 /// Label value of what has no series of its own.
 const OTHER: &str = "other";
 
+static TRACED: [Counter; 3] = [Counter::new(), Counter::new(), Counter::new()];
 static LOG_LINES_LOST: Counter = Counter::new();
 static RELOADED: Counter = Counter::new();
 static NOT_RELOADED: Counter = Counter::new();
@@ -49,6 +50,8 @@ pub struct Sources<'a> {
     pub status: &'a FleetStatus,
     /// What the scaler has counted.
     pub counts: &'a BTreeMap<ModelName, Counts>,
+    /// Inputs in the scaler's journal, ever.
+    pub journal_inputs: u64,
     /// The time by the scaler's clock.
     pub now: Micros,
     /// The process wants traffic.
@@ -117,9 +120,13 @@ fn expose_process(out: &mut Exposition, sources: &Sources<'_>) {
     out.value(Name::StatusAge, &[], Duration::from(age).as_secs_f64());
     out.value(Name::ReloadTime, &[], CONFIGURED_AT.load(Relaxed) as f64 / 1e3);
     out.count(Name::ConnectionsRefused, &[], sources.connections_refused);
+    out.count(Name::JournalInputs, &[], sources.journal_inputs);
     out.count(Name::Reloads, &["ok"], RELOADED.get());
     out.count(Name::Reloads, &["error"], NOT_RELOADED.get());
     out.count(Name::LogLost, &[], LOG_LINES_LOST.get());
+    for (outcome, counter) in ["exported", "dropped", "failed"].iter().zip(&TRACED) {
+        out.count(Name::Traced, &[outcome], counter.get());
+    }
     let build = [env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH];
     out.count(Name::Build, &build, 1);
 }
@@ -144,6 +151,30 @@ pub fn config_reloaded(taken: bool) {
 /// Counts a log line that was lost.
 pub fn log_line_lost() {
     LOG_LINES_LOST.add(1);
+}
+
+/// What became of a request that was recorded for a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spans {
+    /// The collector has it.
+    Exported = 0,
+    /// There was no room in the queue.
+    Dropped = 1,
+    /// The collector did not take it.
+    Failed = 2,
+}
+
+/// Counts requests that were recorded.
+pub fn traced(what: Spans, requests: u64) {
+    if let Some(counter) = TRACED.get(what as usize) {
+        counter.add(requests);
+    }
+}
+
+/// What [`traced`] has counted.
+#[cfg(all(test, feature = "otel"))]
+pub(crate) fn traced_so_far(what: Spans) -> u64 {
+    TRACED[what as usize].get()
 }
 
 /// Where a request was when its client left.

@@ -270,6 +270,7 @@ impl<B: Backend> Driver<B> {
     }
 
     fn feed(&mut self, event: Event) {
+        self.board.tally.input();
         self.journal.step(&mut self.core, clock::now(), event, &mut self.batch.actions);
     }
 

@@ -149,6 +149,11 @@ impl Handle {
         self.board.status.load_full()
     }
 
+    /// Inputs that the core has had, each of which is in its journal.
+    pub fn inputs(&self) -> u64 {
+        self.board.tally.inputs()
+    }
+
     /// What became of starts and decisions so far, of every configured model that had any.
     pub fn counts(&self) -> BTreeMap<ModelName, Counts> {
         self.board.tally.counts()

@@ -4,6 +4,7 @@
 //! Written by the driver, read by whoever is scraped; one short lock. Must not influence anything.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_core::{ModelName, ModelStatus};
@@ -26,7 +27,10 @@ pub struct Counts {
 
 /// The counts of all configured models.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<BTreeMap<ModelName, Entry>>);
+pub(crate) struct Tally {
+    entries: Mutex<BTreeMap<ModelName, Entry>>,
+    inputs: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Entry {
@@ -35,6 +39,15 @@ struct Entry {
 }
 
 impl Tally {
+    /// The core was given an input, which is in its journal.
+    pub(crate) fn input(&self) {
+        self.inputs.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn inputs(&self) -> u64 {
+        self.inputs.load(Relaxed)
+    }
+
     pub(crate) fn ready(&self, model: &ModelName) {
         self.change(model, |counts| counts.ready += 1);
     }
@@ -77,7 +90,7 @@ impl Tally {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ModelName, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

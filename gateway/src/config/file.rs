@@ -12,10 +12,11 @@ use sluice_scaler::Plan;
 use sluice_scaler::launch::Launch;
 
 use super::keys;
+use super::launch;
 use super::model::{self, Draft};
 use super::reader::{Reader, Set, Table, malformed, plain};
 use super::report::{Code, Fault};
-use super::settings::{Limits, Settings, Shutdown, Tls};
+use super::settings::{Limits, Settings, Shutdown, Tls, Tracing};
 use super::tree::{Node, Place, Value, shown};
 
 const GIBI: u64 = 1 << 30;
@@ -40,6 +41,7 @@ pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Option<Rea
     let admin_tokens = top.path("adminTokens").map(|set| set.value);
     let threads = top.integer("threads").map_or_else(cpus, |set| fit(set.value));
     let shutdown = shutdown(&top.table("shutdown"));
+    let tracing = tracing(&top);
     let memory = top.size("memory");
     let mut drafts: Vec<Draft> =
         top.tables("models").iter().filter_map(|table| model::read(table, created)).collect();
@@ -60,7 +62,8 @@ pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Option<Rea
         launches.insert(name, draft.launch);
     }
     let plan = Plan { fleet, launches };
-    let settings = Settings { listen, tls, admin, admin_tokens, threads, limits, shutdown, models, plan };
+    let settings =
+        Settings { listen, tls, admin, admin_tokens, tracing, threads, limits, shutdown, models, plan };
     Some(Read { settings, programs })
 }
 
@@ -131,6 +134,16 @@ fn refuse_taken_addresses(reader: &Reader<'_>, all: Vec<Set<SocketAddr>>) {
             Fault::new(Code::DuplicateName, place, message).help("give each listener a port of its own"),
         );
     }
+}
+
+fn tracing(top: &Table<'_>) -> Option<Tracing> {
+    let table = top.table("tracing");
+    top.place_of("tracing")?;
+    let endpoint = launch::endpoint(&table);
+    let sample = plain(table.milli("sample"));
+    let headers = launch::headers(&table);
+    table.done();
+    Some(Tracing { endpoint: endpoint?, sample_milli: u32::try_from(sample).unwrap_or(0), headers })
 }
 
 fn shutdown(table: &Table<'_>) -> Shutdown {

@@ -106,6 +106,8 @@ section! { pub(super) TOP, "";
     limits: Kind::Table(&LIMITS) => Words("see below");
     /// How Sluice itself stops.
     shutdown: Kind::Table(&SHUTDOWN) => Words("see below");
+    /// Where traces of requests go. Left out, Sluice takes no part in traces and passes their fields on.
+    tracing: Kind::Table(&TRACING) => Words("no traces");
     /// Memory that all replicas Sluice has started may use together, by their models' `memory`.
     memory: Kind::Size("1Mi", "1024Ti") => Words("unlimited");
     /// Models that must not run at the same time.
@@ -127,6 +129,16 @@ section! { TLS, "tls";
     certificate: Kind::Path => Required;
     /// PEM file with the private key. Read again when it changes.
     key: Kind::Path => Required;
+}
+
+section! { TRACING, "tracing";
+    /// An OpenTelemetry collector that takes OTLP over HTTP, mostly on port 4318. Spans go to its `/v1/traces`.
+    endpoint: Kind::Url => Required;
+    /// Share of the traces that begin here which are recorded. A trace that a client has begun is recorded if the
+    /// client records it.
+    sample: Kind::Decimal("0", "1") => Value("1");
+    /// Sent along, for a collector that wants a key.
+    headers: Kind::Pairs => Words("none");
 }
 
 section! { LIMITS, "limits";
@@ -309,7 +321,7 @@ section! { QUEUE, "models[].queue";
 
 /// The tables in the order of the documentation.
 pub(super) static SECTIONS: &[&Section] =
-    &[&TOP, &TLS, &LIMITS, &SHUTDOWN, &GROUP, &MODEL, &READINESS, &TIMEOUTS, &BACKOFF, &QUEUE];
+    &[&TOP, &TLS, &LIMITS, &SHUTDOWN, &TRACING, &GROUP, &MODEL, &READINESS, &TIMEOUTS, &BACKOFF, &QUEUE];
 
 impl Section {
     pub fn find(&self, name: &str) -> Option<&'static Key> {

@@ -197,6 +197,11 @@ fn pairs(table: &Table<'_>, name: &'static str, proper: fn(&str, &str) -> bool) 
     pairs
 }
 
+/// The header fields under `headers`.
+pub(super) fn headers(table: &Table<'_>) -> Vec<(String, Secret)> {
+    pairs(table, "headers", is_header)
+}
+
 fn is_variable(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
@@ -236,7 +241,7 @@ fn probe(table: &Table<'_>, backend_key: Option<&Secret>) -> Probe {
             true => Ok(text.to_owned()),
             false => Err(malformed("path", text, "write a path that begins with `/`")),
         });
-    let mut headers = pairs(table, "headers", is_header);
+    let mut headers = headers(table);
     let own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     if let Some(key) = backend_key.filter(|_| !own) {
         headers.push(("authorization".to_owned(), Secret(format!("Bearer {}", key.0))));
@@ -253,6 +258,22 @@ fn probe(table: &Table<'_>, backend_key: Option<&Secret>) -> Probe {
     };
     table.done();
     probe
+}
+
+/// The address under `endpoint`.
+pub(super) fn endpoint(table: &Table<'_>) -> Option<Origin> {
+    let node = table.node("endpoint")?;
+    let text = table.reader.text("endpoint", node, true)?;
+    match origin(&text) {
+        Ok(origin) => {
+            table.reader.show(node.place);
+            Some(origin)
+        }
+        Err(why) => {
+            table.reader.fault(Fault::new(Code::Malformed, node.place, why).hidden());
+            None
+        }
+    }
 }
 
 /// The addresses under `url` and `urls`.

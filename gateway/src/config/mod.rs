@@ -29,7 +29,7 @@ use sha2::{Digest, Sha256};
 
 pub use reference::reference;
 pub use report::{Code, Note, Problem, Report};
-pub use settings::{Limits, ModelSettings, Protocol, Settings, Shutdown, Timeouts, Tls};
+pub use settings::{Limits, ModelSettings, Protocol, Settings, Shutdown, Timeouts, Tls, Tracing};
 
 /// Environment variables by name.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -88,6 +88,7 @@ pub fn diff(old: &Settings, new: &Settings) -> Change {
         ("admin", old.admin != new.admin),
         ("adminTokens", old.admin_tokens != new.admin_tokens),
         ("tls", old.tls != new.tls),
+        ("tracing", old.tracing != new.tracing),
         ("threads", old.threads != new.threads),
     ];
     let different = |list: &[(&'static str, bool)]| -> Vec<&'static str> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sluice_core::ModelName;
 use sluice_scaler::Plan;
-use sluice_scaler::launch::Secret;
+use sluice_scaler::launch::{Origin, Secret};
 
 /// A whole validated configuration.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub struct Settings {
     pub admin: SocketAddr,
     /// File of the admin API's tokens.
     pub admin_tokens: Option<PathBuf>,
+    /// Where traces of requests go.
+    pub tracing: Option<Tracing>,
     /// Worker threads of the data plane.
     pub threads: usize,
     /// Connection and body limits of the whole process.
@@ -46,6 +48,17 @@ pub struct Tls {
     pub certificate: PathBuf,
     /// PEM file with the private key; reloaded when it changes.
     pub key: PathBuf,
+}
+
+/// Export of traces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracing {
+    /// The collector.
+    pub endpoint: Origin,
+    /// Thousandths of the traces that begin here.
+    pub sample_milli: u32,
+    /// Sent along.
+    pub headers: Vec<(String, Secret)>,
 }
 
 /// Limits towards clients, before a model is known.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The last lines of a request head on its way to a replica: what the gateway adds (pure).
 //!
-//! The codec has already removed what must not travel on; here come `Via`, the forwarding fields, the request id, and
-//! the credentials that the model's settings ask for.
+//! The codec has already removed what must not travel on; here come the trace context, `Via`, the forwarding fields,
+//! the request id, and the credentials that the model's settings ask for.
 
 use sluice_wire::head::Forward;
 
@@ -33,7 +33,8 @@ pub enum Sent {
 
 /// Completes `forward.head`, empty line included.
 pub fn complete(forward: &mut Forward, hop: &Hop<'_>, settings: &ModelSettings, sent: Sent) {
-    let Forward { head, credentials, .. } = forward;
+    let Forward { head, credentials, trace, .. } = forward;
+    head.extend_from_slice(trace);
     if let Some(key) = &settings.backend_key {
         head.extend_from_slice(b"authorization: Bearer ");
         head.extend_from_slice(key.0.as_bytes());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is remembered of one request for its metrics and its one log event.
+//! What is remembered of one request for its metrics, its one log event and its trace.
 //!
 //! Owns the fields and the moment of writing: when the record is dropped, whatever way the request ended. Never holds
 //! bodies, prompts or credentials.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sluice_core::ReplicaId;
 use sluice_wire::sse::EventBoundary;
@@ -18,6 +18,7 @@ use crate::admission::{Model, Permit};
 use crate::gateway::Gateway;
 use crate::logging::Wide;
 use crate::telemetry::{Ended, ModelMetrics, Phase};
+use crate::trace::{self, Finished, Trace};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,10 @@ pub struct Record {
     pub replica: Option<ReplicaId>,
     /// Replicas tried.
     pub attempts: u32,
+    /// Whose trace it belongs to.
+    trace: Trace,
+    /// When it first had a replica, if it is recorded.
+    dispatched: Option<Duration>,
     /// Request body.
     pub bytes_in: u64,
     /// Response body.
@@ -138,13 +143,23 @@ impl Record {
             events: 0,
             replica: None,
             attempts: 0,
+            trace: Trace::default(),
+            dispatched: None,
             bytes_in: 0,
             bytes_out: 0,
         }
     }
 
+    /// Takes part in the client's trace, or begins one; `lines` become the replica's.
+    pub fn join_trace(&mut self, lines: &mut Vec<u8>) {
+        self.trace = trace::begin(self.gateway.tracer.get(), lines);
+    }
+
     /// An attempt begins.
     pub fn dispatched(&mut self, permit: &Permit) {
+        if self.trace.spans.is_some() && self.dispatched.is_none() {
+            self.dispatched = Some(self.started.elapsed());
+        }
         self.attempts += 1;
         self.replica = Some(permit.endpoint().id);
         self.queued += permit.queued_for();
@@ -233,8 +248,39 @@ impl Record {
             outcome: self.outcome.as_str(),
             code: self.code,
             client: self.from.client.socket_text(),
+            trace: self.trace.id.map(|id| id.to_string()).as_deref(),
         }
         .emit();
+    }
+
+    fn trace(&mut self, took: Duration) {
+        let (Some(tracer), Some(trace), Some(spans)) =
+            (self.gateway.tracer.get(), self.trace.id, self.trace.spans)
+        else {
+            return;
+        };
+        tracer.record(Finished {
+            trace,
+            spans,
+            started: SystemTime::now().checked_sub(took).unwrap_or(SystemTime::UNIX_EPOCH),
+            took,
+            request_id: std::mem::take(&mut self.request_id),
+            method: self.method,
+            path: std::mem::take(&mut self.path),
+            protocol: self.from.protocol,
+            client: self.from.client.ip(),
+            model: self.model.as_ref().map(|model| model.name().to_string()),
+            status: self.status,
+            outcome: self.outcome.as_str(),
+            code: self.code,
+            queued: self.queued,
+            cold: self.cold,
+            dispatched: self.dispatched,
+            first_byte: self.first_byte,
+            first_event: self.first_event,
+            replica: self.replica,
+            attempts: self.attempts,
+        });
     }
 }
 
@@ -245,6 +291,7 @@ impl Drop for Record {
         if Wide::wanted() {
             self.log(took);
         }
+        self.trace(took);
         self.gateway.exchanges.fetch_sub(1, SeqCst);
     }
 }

@@ -54,6 +54,7 @@ impl<I: Io> Client<I> {
         let method = head.method.as_str();
         let from = Caller { client: self.peer.clone(), protocol: "http/1.1" };
         let mut record = Record::new(&self.gateway, from, method, forward.target(), id);
+        record.join_trace(&mut forward.trace);
         let (failure, whole) = match self.steps(head, forward, &mut record).await {
             Ok(left) | Err(Ended::Left(left)) => return left,
             Err(Ended::Answer(failure)) => (failure, true),

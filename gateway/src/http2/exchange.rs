@@ -64,6 +64,7 @@ pub async fn exchange(request: Request<Incoming>, connection: &Connection, strea
     let method = validated.as_ref().map_or("", |h| h.method.as_str());
     let from = Caller { client: connection.peer.clone(), protocol: "h2" };
     let mut record = Record::new(&connection.gateway, from, method, path, id.clone());
+    record.join_trace(&mut forward.trace);
     let watch = Watch::new();
     let begun = match validated {
         Ok(head) => {

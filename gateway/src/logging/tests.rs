@@ -62,6 +62,7 @@ fn wide() -> Wide<'static> {
         outcome: "served",
         code: "",
         client: "127.0.0.1:5000",
+        trace: None,
     }
 }
 

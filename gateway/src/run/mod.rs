@@ -30,6 +30,7 @@ use crate::gateway::Gateway;
 use crate::logging;
 use crate::route::Table;
 use crate::telemetry;
+use crate::trace::Tracer;
 
 /// How often waiting requests are checked against their budgets.
 const SWEEP: Duration = Duration::from_millis(20);
@@ -45,6 +46,8 @@ enum StartError {
     Tokens(#[from] crate::admin::auth::TokensError),
     #[error(transparent)]
     Backend(#[from] sluice_scaler::BackendError),
+    #[error(transparent)]
+    Trace(#[from] crate::trace::TraceError),
     #[error("a thread or runtime could not be started: {0}")]
     Threads(#[from] io::Error),
 }
@@ -110,6 +113,11 @@ fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
     let table = Table::new(handle.clone());
     table.configure(settings);
     let gateway = Gateway::new(table.clone(), settings);
+
+    if let Some(tracing) = &settings.tracing {
+        // Nobody else sets it.
+        let _ = gateway.tracer.set(Tracer::start(tracing)?);
+    }
 
     let options = LocalOptions { open_files, tls: transport::trusted_roots(), ..LocalOptions::default() };
     let backend = LocalBackend::open(options)?;

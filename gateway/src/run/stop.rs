@@ -12,6 +12,8 @@ use crate::cli::Exit;
 use crate::config::Shutdown;
 
 const POLL: Duration = Duration::from_millis(20);
+/// Longest time for the last traces to leave.
+const TRACES: Duration = Duration::from_secs(3);
 /// Polls that open connections without requests are waited for.
 const GOODBYE: u32 = 25;
 
@@ -37,6 +39,9 @@ pub(super) async fn stop(running: &mut Running) -> Exit {
     if tokio::time::timeout(patience, stopped).await.is_err() {
         tracing::warn!("replicas_did_not_stop_in_time");
         sluice_scaler::process::kill_all();
+    }
+    if let Some(tracer) = running.gateway.tracer.get() {
+        tracer.flush(TRACES).await;
     }
     tracing::info!("stopped");
     Exit::Ok

@@ -169,6 +169,9 @@ metrics! {
         "1 while the process wants traffic, as /readyz says.", "start and stop";
     StatusAge = "sluice_scaler_status_age_seconds" Gauge []
         "Time since the scaler last looked at all models; it does so four times a second.", "all the time";
+    JournalInputs = "sluice_journal_inputs_total" Counter []
+        "What the scaler was told and decided on; each is an entry of its journal.",
+        "load changes, a replica changes its state, an order or a configuration comes; and four times a second";
     Reloads = "sluice_config_reloads_total" Counter [OUTCOME]
         "Configurations read again: `ok`, or `error` if refused.", "the file changes, or SIGHUP comes";
     ReloadOk = "sluice_config_last_reload_successful" Gauge []
@@ -177,6 +180,9 @@ metrics! {
         "When the configuration in force was read, as Unix time.", "a configuration is taken over";
     LogLost = "sluice_log_lines_lost_total" Counter []
         "Log lines lost because standard error took them too slowly.", "a line is lost";
+    Traced = "sluice_traced_requests_total" Counter [OUTCOME]
+        "Requests recorded for traces: `exported`, `dropped` because the queue was full, `failed` at the collector.",
+        "with `tracing`: a recorded request ends, or its export does";
     Build = "sluice_build_info" Info [VERSION, OS, ARCH]
         "Which Sluice this is.", "never";
     ProcessCpu = "process_cpu_seconds_total" Counter []

@@ -42,6 +42,8 @@ pub enum Known {
     Forwarding,
     /// `x-request-id`.
     RequestId,
+    /// `traceparent`, `tracestate`.
+    TraceContext,
     /// `via`.
     Via,
     /// `content-type`.
@@ -87,6 +89,7 @@ pub fn known(name: &[u8]) -> Known {
         b"content-type" => Known::ContentType,
         b"max-forwards" => Known::MaxForwards,
         b"x-request-id" => Known::RequestId,
+        b"traceparent" | b"tracestate" => Known::TraceContext,
         b"cache-control" => Known::CacheControl,
         b"content-length" => Known::ContentLength,
         b"content-encoding" => Known::ContentEncoding,
@@ -148,11 +151,9 @@ pub fn is_end_to_end(name: &[u8]) -> bool {
         | Known::HopByHop
         | Known::AccelBuffering => false,
         Known::Other => {
-            const NAMES: [&str; 11] = [
+            const NAMES: [&str; 9] = [
                 "cookie",
                 "set-cookie",
-                "traceparent",
-                "tracestate",
                 "baggage",
                 "origin",
                 "range",
@@ -173,7 +174,7 @@ pub fn is_end_to_end(name: &[u8]) -> bool {
 /// Whether a trailer of this name may be passed on. Framing, routing, credentials, representation data and
 /// whatever changes how the message is read may come in the head only (RFC 9110 §6.5.1).
 pub fn is_allowed_trailer(name: &[u8]) -> bool {
-    const NAMES: [&str; 18] = [
+    const NAMES: [&str; 16] = [
         "age",
         "cookie",
         "date",
@@ -186,8 +187,6 @@ pub fn is_allowed_trailer(name: &[u8]) -> bool {
         "retry-after",
         "set-cookie",
         "status",
-        "traceparent",
-        "tracestate",
         "baggage",
         "vary",
         "warning",

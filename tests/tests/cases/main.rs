@@ -20,3 +20,4 @@ mod scale_up;
 mod service;
 mod streaming;
 mod support;
+mod tracing;

@@ -136,6 +136,7 @@ async fn every_documented_metric_is_there_and_moves_with_its_cause() {
         "sluice_queue_depth",
         "sluice_replica_deaths_total",
         "sluice_retries_total",
+        "sluice_traced_requests_total",
     ];
     assert_eq!(still, idle.into());
     drop(open);

@@ -10,10 +10,10 @@ use super::*;
 #[test]
 fn every_default_of_a_process_model() {
     let loaded = valid("models:\n  - name: m\n    command: [sh, '${PORT}']\n");
-    let Settings { listen, tls, admin, admin_tokens, threads, limits, shutdown, models, plan } =
+    let Settings { listen, tls, admin, admin_tokens, tracing, threads, limits, shutdown, models, plan } =
         loaded.settings;
     assert_eq!((listen, admin), (vec!["127.0.0.1:8080".parse().unwrap()], "127.0.0.1:8081".parse().unwrap()));
-    assert_eq!(admin_tokens, None);
+    assert_eq!((admin_tokens, tracing), (None, None));
     assert_eq!((tls, threads), (None, std::thread::available_parallelism().unwrap().get()));
     let expected = Limits {
         connections: 20_000,
@@ -437,4 +437,14 @@ fn the_yaml_of_the_documentation_is_right() {
     for block in text.split("```yaml\n").skip(1) {
         valid(block.split("```").next().unwrap());
     }
+}
+
+#[test]
+fn traces_go_where_the_file_says() {
+    let tracing = |keys: &str| valid(&format!("tracing: {keys}\nmodels: []\n")).settings.tracing.unwrap();
+    let whole = tracing("{endpoint: 'http://[::1]:4318', sample: 0.25, headers: {x-key: k}}");
+    assert_eq!((whole.endpoint.host.as_str(), whole.endpoint.port), ("::1", 4318));
+    assert_eq!((whole.sample_milli, whole.headers[0].1.0.as_str()), (250, "k"));
+    let least = tracing("{endpoint: 'https://collector.example'}");
+    assert_eq!((least.endpoint.tls, least.endpoint.port, least.sample_milli), (true, 443, 1000));
 }

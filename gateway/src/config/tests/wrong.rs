@@ -373,3 +373,18 @@ fn excerpts_leave_comments_out_and_keep_the_mark_in_sight() {
     assert_eq!(lines[0].chars().nth(mark), Some('['), "{report}");
     assert!(lines[0].chars().count() < 110, "{report}");
 }
+
+#[test]
+fn a_wrong_collector_is_an_error() {
+    for (keys, code) in [
+        ("{}", "SLU0012"),
+        ("{endpoint: 'collector:4318'}", "SLU0014"),
+        ("{endpoint: 'http://c:4318/v1/traces'}", "SLU0014"),
+        ("{endpoint: 'http://c:4318', sample: 2}", "SLU0015"),
+        ("{endpoint: 'http://c:4318', headers: {'a b': c}}", "SLU0014"),
+    ] {
+        let report = errors(&format!("tracing: {keys}\nmodels: []\n"));
+        let found = places(&report.problems);
+        assert_eq!((found.len(), found[0].0), (1, code), "{keys}: {report}");
+    }
+}

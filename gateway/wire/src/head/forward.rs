@@ -73,14 +73,16 @@ pub struct RequestHead {
 
 /// The request as it goes to a replica. Meant to be reused: reading a head into it clears it first.
 ///
-/// `head` and `credentials` are lines `name: value CRLF` whose name and value are the client's bytes.
+/// `head`, `credentials` and `trace` are lines `name: value CRLF` whose name and value are the client's bytes.
 #[derive(Debug, Default)]
 pub struct Forward {
-    /// Request line in origin-form and all fields to send on, without framing, credentials and last empty
-    /// line.
+    /// Request line in origin-form and all fields to send on, without framing, credentials, trace context and
+    /// last empty line.
     pub head: Vec<u8>,
     /// The client's credential lines.
     pub credentials: Vec<u8>,
+    /// The client's `traceparent` and `tracestate` lines.
+    pub trace: Vec<u8>,
     pub(super) target: Range<usize>,
     pub(super) values: Vec<u8>,
     pub(super) host: Range<usize>,
@@ -152,15 +154,17 @@ impl Forward {
     }
 
     pub(super) fn clear(&mut self) {
-        let (mut head, mut credentials, mut values) = (
+        let (mut head, mut credentials, mut trace, mut values) = (
             std::mem::take(&mut self.head),
             std::mem::take(&mut self.credentials),
+            std::mem::take(&mut self.trace),
             std::mem::take(&mut self.values),
         );
         head.clear();
         credentials.clear();
+        trace.clear();
         values.clear();
-        *self = Forward { head, credentials, values, ..Forward::default() };
+        *self = Forward { head, credentials, trace, values, ..Forward::default() };
     }
 
     /// Keeps a copy of `value`.

@@ -365,6 +365,7 @@ impl Sieve<'_, '_> {
             Known::Upgrade if !self.facts.websocket => {}
             Known::Forwarding if !self.trust_forwarded => {}
             Known::Credential => write_field(&mut out.credentials, name, field.value),
+            Known::TraceContext => write_field(&mut out.trace, name, field.value),
             Known::MaxForwards if self.facts.max_forwards.is_some() => {
                 // RFC 9110 §7.6.2: who forwards it counts it down.
                 let less = self.facts.max_forwards.unwrap_or_default().saturating_sub(1);

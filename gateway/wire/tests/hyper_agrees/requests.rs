@@ -55,7 +55,7 @@ struct Ours {
     message: Message,
     head: RequestHead,
     synthetic_host: bool,
-    /// As it is sent to a replica, credentials and trailers with it.
+    /// As it is sent to a replica, credentials, trace context and trailers with it.
     sent: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ fn by_us(bytes: &[u8]) -> Option<(Ours, &[u8])> {
     let mut out = Forward::default();
     let head = head::request(bytes, &Rules::default(), &mut out).ok()??;
     let rest = &bytes[head.len..];
-    let mut sent = [&out.head[..], &out.credentials].concat();
+    let mut sent = [&out.head[..], &out.credentials, &out.trace].concat();
     let (body, trailers, taken) = match head.framing {
         RequestFraming::None => {
             sent.extend_from_slice(b"\r\n");
@@ -83,7 +83,8 @@ fn by_us(bytes: &[u8]) -> Option<(Ours, &[u8])> {
             (body.data, body.trailers, body.taken)
         }
     };
-    let fields = head::fields(&out.head).chain(sluice_wire::fields::lines(&out.credentials));
+    let aside = [&out.credentials[..], &out.trace].concat();
+    let fields = head::fields(&out.head).chain(sluice_wire::fields::lines(&aside));
     let message = Message {
         method: head.method.as_str().to_owned(),
         target: String::from_utf8(out.target().to_vec()).unwrap(),

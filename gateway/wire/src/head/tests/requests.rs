@@ -421,6 +421,13 @@ fn credentials_are_set_apart() {
 }
 
 #[test]
+fn the_trace_context_is_set_apart() {
+    let (_, out) = accepted(&get("TraceParent: 00-a\r\nX: 1\r\ntracestate: a=1\r\ntracestate: b=2\r\n"));
+    assert_eq!(text(&out.head), "GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n");
+    assert_eq!(text(&out.trace), "TraceParent: 00-a\r\ntracestate: a=1\r\ntracestate: b=2\r\n");
+}
+
+#[test]
 fn h10_upgrades_other_than_a_websocket_are_left_out() {
     assert_eq!(kept("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n"), "");
     assert_eq!(kept("Upgrade: websocket\r\n"), "");
