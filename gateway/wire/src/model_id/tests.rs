@@ -254,6 +254,107 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    /// From pieces that make something like JSON often enough, and the quick pass knows nothing that the reader does not.
+    #[test]
+    fn what_the_quick_pass_finds_the_reader_finds(
+        pieces in proptest::collection::vec(prop::sample::select(PIECES), 0..14),
+    ) {
+        let inside: String = pieces.concat();
+        for json in [inside.clone(), format!("{{\"model\":\"m\",\"a\":{inside}}}")] {
+            if let Some(name) = quick::model(&json) {
+                prop_assert_eq!(read(&json, &json), Ok(Cow::Borrowed(name)), "{}", json);
+            }
+        }
+    }
+}
+
+const PIECES: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    "{}",
+    "[]",
+    ",",
+    ":",
+    " ",
+    "\n",
+    "\t",
+    "\u{b}",
+    "\"",
+    "\"a\"",
+    "\"a\":",
+    "\"model\":",
+    "\"model\"",
+    "\"Model\":",
+    "\"m\"",
+    "\"\"",
+    "\\",
+    "\\n",
+    "\\u00e9",
+    "\\u00",
+    "\"\\\"\"",
+    "\"\\x\"",
+    "\"\u{1f}\"",
+    "\"ü\"",
+    "0",
+    "-",
+    "-0",
+    "01",
+    "1.5",
+    "1.",
+    "2e9",
+    "2E+",
+    "2e-7",
+    "true",
+    "false",
+    "null",
+    "nul",
+    "[1,2]",
+    "{\"b\":[{}]}",
+];
+
+#[test]
+fn the_quick_pass_takes_ordinary_bodies_and_leaves_the_rest() {
+    let deep = |levels: usize| {
+        format!(r#"{{"model":"m","a":{}{}}}"#, "[".repeat(levels - 1), "]".repeat(levels - 1))
+    };
+    let prompt = "x\\n\\u00e9 ".repeat(1_000);
+    for body in [
+        r#"{"model":"m"}"#.to_owned(),
+        " {\n \"a\" : [ 1 , {\"model\":2} , [ ] , { } ] ,\r\t\"model\" : \"m\" }\n".to_owned(),
+        r#"{"a":-0.5e+3,"b":true,"c":false,"d":null,"e":{"f":{},"g":"h"},"model":"m"}"#.to_owned(),
+        format!(r#"{{"messages":[{{"role":"user","content":"{prompt}"}}],"model":"m","stream":true}}"#),
+        deep(DEPTH_MAX),
+    ] {
+        assert_eq!(quick::model(&body), Some("m"), "{}", &body[..body.len().min(80)]);
+        assert_eq!(read(&body, &body), Ok("m".into()));
+    }
+    for body in [
+        r#"{"model":"m"} x"#,
+        r#"{"model":"m",}"#,
+        r#"{"model":"m","model":"m"}"#,
+        r#"{"model":"m","MODEL":1}"#,
+        r#"{"model":"m","a":[1}"#,
+        r#"{"model":"m","a":{"b":1]}"#,
+        r#"{"model":"m","a":{"b"}}"#,
+        r#"{"model":"m","a":01}"#,
+        r#"{"model":"","a":1}"#,
+        r#"{"model":"\u006d"}"#,
+        r#"{"mod\u0065l":"m"}"#,
+        "{\"model\":\"m\",\"a\":\"\u{1}\"}",
+        r#"{"a":1}"#,
+        r#"{}"#,
+        "",
+        &deep(DEPTH_MAX + 1),
+    ] {
+        assert_eq!(quick::model(body), None, "{body}");
+    }
+}
+
 #[test]
 fn a_name_that_no_model_can_have_is_found_all_the_same() {
     // It is unknown, like every other name that nobody configured; that is said by whoever looks it up.
