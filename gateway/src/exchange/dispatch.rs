@@ -142,7 +142,8 @@ async fn connected(job: &Job<'_>, permit: Permit, kept: bool) -> Result<Up, Perm
 /// A fresh connection; a failure is remembered against the replica.
 pub(crate) async fn open(permit: &Permit, http2: bool, limit: Duration) -> Option<Transport> {
     let endpoint = permit.endpoint();
-    match transport::connect(&endpoint.address, http2, limit).await {
+    // Boxed: most requests find a kept connection, and every waiting one would hold the room of a TLS handshake.
+    match Box::pin(transport::connect(&endpoint.address, http2, limit)).await {
         Ok(io) => {
             endpoint.connected();
             Some(io)

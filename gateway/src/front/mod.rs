@@ -200,7 +200,8 @@ impl ServerApp for App {
         let client = Client::new(io, self.gateway.clone(), peer.clone(), tls, watch.clone());
         if let Some((io, ahead)) = client.serve().await {
             let connection = Connection { gateway: self.gateway.clone(), peer, tls };
-            serve(io, ahead, connection, watch).await;
+            // Boxed, or every HTTP/1 connection would hold the room of an HTTP/2 one.
+            Box::pin(serve(io, ahead, connection, watch)).await;
         }
         None
     }

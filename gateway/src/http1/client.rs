@@ -4,7 +4,7 @@
 //! Owns the connection's deadlines and whether it may carry another request. Must not know how a replica is chosen.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -157,10 +157,10 @@ impl<I: Io> Client<I> {
         .await
     }
 
-    /// Runs `work` until it is done or the client leaves (`None`).
-    pub(super) async fn or_gone<F: Future>(&mut self, work: F) -> Option<F::Output> {
+    /// Runs `work` until it is done or the client leaves (`None`). Pinned by the caller: a future that is passed on is
+    /// copied, and its room is kept twice for as long as the connection lives.
+    pub(super) async fn or_gone<F: Future>(&mut self, mut work: Pin<&mut F>) -> Option<F::Output> {
         let Self { io, buf, .. } = self;
-        let mut work = pin!(work);
         poll_fn(|cx| {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(Some(done));

@@ -3,6 +3,7 @@
 //!
 //! Owns the order of the steps: identify, read, admit, forward, relay. Each step is elsewhere.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use sluice_wire::head::{Forward, Method, RequestFraming, RequestHead};
@@ -89,7 +90,7 @@ impl<I: Io> Client<I> {
             Ok(body) => body,
             Err(Unread::NoMemory(begun, progress)) if model.is_some() => {
                 let Some(model) = model else { return Err(Ended::Refuse(Failure::BodyMemory)) };
-                return self.stream(head, forward, record, (model, begun, progress)).await;
+                return Box::pin(self.stream(head, forward, record, (model, begun, progress))).await;
             }
             Err(unread) => return Err(unread.into()),
         };
@@ -131,7 +132,7 @@ impl<I: Io> Client<I> {
         let sent = body.sent(head.framing != RequestFraming::None);
         outgoing::complete(forward, &self.hop(head, &record.request_id), &settings, sent);
         if settings.protocol == Protocol::Http2 {
-            return over_http2::exchange(self, head, forward, record, (model, ask, body)).await;
+            return Box::pin(over_http2::exchange(self, head, forward, record, (model, ask, body))).await;
         }
         let mut body = body.into_http1();
         // A small body joins its head: one system call, and nothing else to keep.
@@ -143,13 +144,15 @@ impl<I: Io> Client<I> {
         let job = Job { model: &model, ask, asked, watch: &watch };
         let request = Pair(&forward.head, &body);
         let mut out = Vec::with_capacity(512);
-        let mut dispatched = match self.or_gone(dispatch::whole(&job, request, record, &mut out)).await {
+        let done = self.or_gone(pin!(dispatch::whole(&job, request, record, &mut out))).await;
+        let mut dispatched = match done {
             None => return Ok(Left::Abort),
             Some(done) => done.map_err(Ended::Answer)?,
         };
         while dispatched.up.is_interim() {
             self.pass_interim(head, &mut out).await?;
-            match self.or_gone(dispatched.up.next_head(request, &watch, &mut out)).await {
+            let next = self.or_gone(pin!(dispatched.up.next_head(request, &watch, &mut out))).await;
+            match next {
                 None => return Ok(Left::Abort),
                 Some(Err(broken)) => {
                     return Err(Ended::Answer(dispatch::failure(broken, dispatched.total)));
@@ -183,8 +186,8 @@ impl<I: Io> Client<I> {
         let asked = Asked { method: head.method, upgrade: false };
         let watch = self.watch.clone();
         let job = Job { model: &model, ask, asked, watch: &watch };
-        let work = dispatch::connect_only(&job, record);
-        let mut dispatched = match self.or_gone(work).await {
+        let done = self.or_gone(pin!(dispatch::connect_only(&job, record))).await;
+        let mut dispatched = match done {
             None => return Ok(Left::Abort),
             Some(done) => done.map_err(Ended::Refuse)?,
         };

@@ -4,7 +4,7 @@
 //! Owns the framing towards the client: frames become chunks, or plain bytes ended by closing for HTTP/1.0.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -38,8 +38,8 @@ pub(super) async fn exchange<I: Io>(
     let asked = Asked { method: request_head.method, upgrade: false };
     let watch = client.watch.clone();
     let job = Job { model: &model, ask, asked, watch: &watch };
-    let work = send(&job, request_head, forward, Upload::whole(body), record);
-    let sent = match client.or_gone(work).await {
+    let done = client.or_gone(pin!(send(&job, request_head, forward, Upload::whole(body), record))).await;
+    let sent = match done {
         None => return Ok(Left::Abort),
         Some(Err(failure)) => return Err(Ended::Answer(failure)),
         Some(Ok(sent)) => sent,
