@@ -1,6 +1,6 @@
 # The one entry point for people; each target is one line that calls cargo or a script.
 .DEFAULT_GOAL := help
-.PHONY: help run run-llama test loadtest lint fuzz deny audit bench bench-instructions
+.PHONY: help run run-llama test loadtest lint fuzz deny audit bench bench-instructions bench-waiting
 
 help:       ## Say what there is.
 	@sed -n 's/^\([a-z-]*\): *## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -34,3 +34,6 @@ bench:      ## Compare CPU per request with nginx, HAProxy and bare Pingora: BEN
 
 bench-instructions: ## Compare instructions per request with the last record; fails above +3 %.
 	@cargo build --release --package sluice-gateway --bin sluice && loadtests/instructions.py "$${CARGO_TARGET_DIR:-target}/release/sluice" --gate
+
+bench-waiting: ## Measure what a wake and a parked request cost.
+	@cargo build --release --package sluice-gateway --bin sluice && loadtests/waiting.py "$${CARGO_TARGET_DIR:-target}/release/sluice" $(BENCH)
