@@ -14,7 +14,7 @@ use sluice_scaler::logs::Stream;
 use sluice_scaler::{LogLine, Trial};
 
 use super::clock::{Moment, rfc3339};
-use super::state::{ConfigReport, LoadView, ModelLoad};
+use super::state::{ConfigReport, LoadView, ModelLoad, SettingsView};
 
 /// A list of documents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -145,6 +145,35 @@ pub struct Config {
     pub loaded_at: String,
     /// The last reload; null before the first.
     pub last_reload: Option<Reload>,
+    /// Keys that the API has changed over the file, by model.
+    #[serde(default)]
+    pub changed_by_api: BTreeMap<String, Vec<String>>,
+}
+
+/// A model's settings in force.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Settings {
+    /// The model.
+    pub model: String,
+    /// Every key with its value, as in the file, defaults filled in; secrets are `***`.
+    pub settings: serde_json::Value,
+    /// Where the value of each key (`queue.length`) comes from: `file`, `api`, `annotation` or `default`.
+    pub origins: BTreeMap<String, String>,
+}
+
+/// What a change of settings comes to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SettingsChange {
+    /// The settings with it.
+    #[serde(flatten)]
+    pub settings: Settings,
+    /// All keys that the API has changed over the file, with it.
+    pub changed: Vec<String>,
+    /// Replicas that no longer fit and are replaced.
+    pub restarts: Vec<String>,
+    /// Nothing was changed.
+    pub dry_run: bool,
 }
 
 /// How a reload went.
@@ -272,7 +301,13 @@ pub fn config(report: ConfigReport) -> Config {
         digest: report.digest,
         loaded_at: rfc3339(report.loaded_at_unix_ms),
         last_reload,
+        changed_by_api: report.changed,
     }
+}
+
+/// A model's settings.
+pub fn settings(model: &str, view: SettingsView) -> Settings {
+    Settings { model: model.to_owned(), settings: view.settings, origins: view.origins }
 }
 
 fn stream_name(stream: Stream) -> &'static str {

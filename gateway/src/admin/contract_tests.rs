@@ -16,13 +16,14 @@ use sluice_core::{ModelState, ModelStatus, ReplicaId};
 use sluice_scaler::{Command, CommandError};
 use tower::ServiceExt;
 
-use super::Access;
 use super::auth::{self, Role, Tokens};
 use super::events::Event;
 use super::fakes::{Fake, broken, cold, replica, warm};
+use super::openapi::Operation;
 use super::operations::operations;
 use super::problem::Kind;
 use super::tests::{ask, document, problem, router, text};
+use super::{Access, ChangeError};
 
 /// No awaited thing is late by less than this.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -382,4 +383,165 @@ async fn an_order_is_told_with_the_name_of_its_token() {
     assert_eq!(response.status(), StatusCode::ACCEPTED);
     let (_, event) = fake.events.since(0, 1).unwrap().remove(0);
     assert_eq!((event.by.as_deref(), event.text.as_str()), (Some("operator"), "m: wake ordered by operator"));
+}
+
+#[tokio::test]
+async fn settings_are_shown_patched_and_set_back() {
+    let fake = Fake::new(vec![warm("m")], vec![]);
+    let router = router(&fake);
+    let shown = ask(&router, "GET", "/api/v1/models/m/settings").await;
+    assert_eq!(shown.headers()[header::ETAG], "\"v1\"");
+    assert_eq!(document(shown).await, json!({"model": "m", "settings": {"window": "60s"}, "origins": {}}));
+    let head = [("content-type", "application/merge-patch+json"), ("if-match", "\"v0\", \"v1\"")];
+    let patched = send(&router, "PATCH", "/api/v1/models/m?dryRun=true", &head, r#"{"window": "9s"}"#).await;
+    assert_eq!(
+        (patched.status(), &patched.headers()[header::ETAG]),
+        (StatusCode::OK, &"\"v1\"".parse().unwrap())
+    );
+    let expected = json!({
+        "model": "m", "settings": {"window": "60s"}, "origins": {}, "changed": ["window"], "restarts": ["r7"], "dryRun": true,
+    });
+    assert_eq!(document(patched).await, expected);
+    let head = [("if-match", "*")];
+    assert_eq!(
+        send(&router, "DELETE", "/api/v1/models/m/settings", &head, "").await.status(),
+        StatusCode::OK
+    );
+    let asked = fake.settings.asked.lock().unwrap().clone();
+    assert_eq!((&asked[0].patch, asked[0].dry_run), (&Some(json!({"window": "9s"})), true));
+    assert_eq!(asked[0].if_match, Some(vec!["v0".to_owned(), "v1".to_owned()]));
+    assert_eq!((&asked[1].patch, &asked[1].if_match, asked[1].dry_run), (&None, &None, false));
+
+    for body in ["[]", "1", r#"{"name": "n"}"#, "{"] {
+        problem(send(&router, "PATCH", "/api/v1/models/m", &[], body).await, Kind::InvalidBody).await;
+    }
+    let weak = send(&router, "PATCH", "/api/v1/models/m", &[("if-match", "v1")], "{}").await;
+    problem(weak, Kind::InvalidParameter).await;
+    problem(ask(&router, "GET", "/api/v1/models/n/settings").await, Kind::UnknownModel).await;
+}
+
+#[tokio::test]
+async fn keys_of_what_runs_are_for_admins() {
+    let (fake, tokens) = guarded(vec![warm("m")]);
+    let router = router(&fake);
+    fake.settings.origins.lock().unwrap().insert("env.A".to_owned(), "api".to_owned());
+    for (method, path, body, role, status) in [
+        ("PATCH", "/api/v1/models/m", r#"{"window": "9s", "queue": {"length": 1}}"#, 1, 200),
+        ("PATCH", "/api/v1/models/m", r#"{"window": "9s", "command": ["sh"]}"#, 1, 403),
+        ("PATCH", "/api/v1/models/m/settings", r#"{"env": {"A": "b"}}"#, 1, 403),
+        ("PATCH", "/api/v1/models/m/settings", r#"{"env": {"A": "b"}}"#, 2, 200),
+        ("DELETE", "/api/v1/models/m/settings", "", 1, 403),
+        ("DELETE", "/api/v1/models/m/settings", "", 2, 200),
+    ] {
+        let bearer = format!("Bearer {}", tokens[role].1);
+        let response = send(&router, method, path, &[("authorization", &bearer)], body).await;
+        assert_eq!(response.status(), status, "{method} {path} {body}");
+    }
+    // Without tokens nobody is admin.
+    let open = super::tests::router(&Fake::new(vec![warm("m")], vec![]));
+    let refused = send(&open, "PATCH", "/api/v1/models/m", &[], r#"{"url": "http://127.0.0.1:1"}"#).await;
+    assert!(problem(refused, Kind::Forbidden).await.starts_with("url: this needs the role admin"));
+}
+
+/// A fake in which the model's name decides what becomes of an order.
+fn obstinate(kind: Kind) -> Fake {
+    let on = Box::new(move |_: &Command, handle: &_| match kind {
+        Kind::FixedModel => Err(CommandError::FixedModel("m".into())),
+        Kind::ScalerStopped => Err(CommandError::Stopped),
+        Kind::AboveMaximum => Err(CommandError::AboveMax { model: "m".into(), asked: 9, most: 1 }),
+        Kind::UnknownModel => Err(CommandError::UnknownModel("m".into())),
+        Kind::StartFailed => {
+            Fake::set(handle, broken("m", 3));
+            Ok(())
+        }
+        _ => Ok(()),
+    });
+    let fake = Fake::with(vec![cold("m")], vec![replica("m")], on);
+    *fake.settings.refuse.lock().unwrap() = match kind {
+        Kind::PreconditionFailed => Some(ChangeError::OtherVersion("v2".to_owned())),
+        Kind::InvalidSettings => Some(ChangeError::Invalid(Vec::new())),
+        Kind::ScalerStopped => Some(ChangeError::Stopping),
+        _ => None,
+    };
+    fake
+}
+
+/// Has `operation` answer with this problem; `None` where another test does.
+async fn provoked(operation: &Operation, kind: Kind) -> Option<Response<Body>> {
+    let mut fake = obstinate(kind);
+    let (method, mut path) = (operation.method.to_uppercase(), filled(operation.path));
+    let (mut head, mut body): (Vec<(&str, &str)>, _) = (Vec::new(), body_of(operation).to_owned());
+    match kind {
+        // Made by the layers around every operation in the same way.
+        Kind::Internal | Kind::Overloaded | Kind::Timeout | Kind::IdempotencyConflict => return None,
+        Kind::Unauthenticated => fake.access = Access::with(Tokens::default()),
+        Kind::Forbidden => return None,
+        Kind::ForeignOrigin => head.push(("host", "rebound.example")),
+        Kind::UnknownModel if operation.path.contains("{replica}") => {}
+        Kind::UnknownModel if operation.path.contains("{model}") => {
+            path = path.replace("/m", "/nobody").replace("/nobodyodels", "/models")
+        }
+        Kind::UnknownModel => path += "?model=nobody",
+        Kind::UnknownReplica => path = path.replace("r7", "r99"),
+        Kind::InvalidParameter => path += "?tail=x&nonsense=1",
+        Kind::InvalidBody if operation.body.is_some() => body = "[".to_owned(),
+        // Only a body that breaks off.
+        Kind::InvalidBody => return None,
+        Kind::UnsupportedType => head.push(("content-type", "text/plain")),
+        Kind::TooLarge => body = " ".repeat(2 << 20),
+        Kind::StartFailed => path += "?wait=60",
+        Kind::IdempotencyReused => {
+            head.push(("idempotency-key", "k"));
+            let router = router(&fake);
+            send(&router, &method, &path, &head, &body).await;
+            return Some(send(&router, &method, &format!("{path}?dryRun=true"), &head, &body).await);
+        }
+        Kind::ScalerStopped if operation.id == "getJournal" => fake.handle = sluice_scaler::Handle::new().0,
+        _ => {}
+    }
+    Some(send(&router(&fake), &method, &path, &head, &body).await)
+}
+
+/// A body that the operation takes.
+fn body_of(operation: &Operation) -> &'static str {
+    match operation.id {
+        "scaleModel" => r#"{"replicas": 1}"#,
+        "patchModel" | "patchSettings" => r#"{"window": "9s"}"#,
+        _ => "",
+    }
+}
+
+#[tokio::test]
+async fn every_documented_problem_is_answered_as_documented() {
+    let mut provoked_problems = 0;
+    for operation in operations() {
+        for kind in operation.problems.clone() {
+            if let Some(response) = provoked(&operation, kind).await {
+                assert_eq!(response.status(), kind.status(), "{} {kind:?}", operation.id);
+                problem(response, kind).await;
+                provoked_problems += 1;
+            }
+        }
+    }
+    assert!(provoked_problems > 80, "{provoked_problems}");
+}
+
+#[tokio::test]
+async fn every_documented_success_is_answered_as_documented() {
+    for operation in operations() {
+        for answer in &operation.answers {
+            let fake = Fake::new(vec![warm("m")], vec![replica("m")]);
+            if answer.status == 200 {
+                fake.readiness.ready();
+            }
+            let changes = operation.method == "post";
+            let query = if changes && answer.status == 200 { "?dryRun=true" } else { "" };
+            let path = filled(operation.path) + query;
+            let method = operation.method.to_uppercase();
+            let response = send(&router(&fake), &method, &path, &[], body_of(&operation)).await;
+            assert_eq!(response.status().as_u16(), answer.status, "{}", operation.id);
+            let content = response.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
+            assert!(content.starts_with(answer.content), "{}: {content}", operation.id);
+        }
+    }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use sluice_core::{
     Address, Fault, FleetStatus, Micros, ModelName, ModelState, ModelStatus, Phase, ReplicaId, ReplicaStatus,
     WakeEstimate,
@@ -15,7 +16,8 @@ use sluice_scaler::{Command, CommandError, Handle, Input, LogLine, Trial};
 use tokio::sync::broadcast;
 
 use super::{
-    Access, AdminState, ConfigInfo, ConfigReport, EventLog, LoadView, LogSource, ModelLoad, Readiness,
+    Access, AdminState, Change, ChangeError, Changed, ConfigInfo, ConfigReport, EventLog, LiveSettings,
+    LoadView, LogSource, ModelLoad, Readiness, SettingsView,
 };
 
 /// A model that sleeps, has been measured and has no replica.
@@ -78,6 +80,7 @@ pub(crate) struct Fake {
     pub(crate) loads: Arc<FakeLoads>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) access: Access,
+    pub(crate) settings: Arc<FakeSettings>,
     pub(crate) report: Arc<Mutex<ConfigReport>>,
 }
 
@@ -121,6 +124,7 @@ impl Fake {
             loads: Arc::default(),
             events,
             access: Access::open(),
+            settings: Arc::default(),
             report: Arc::default(),
         }
     }
@@ -132,6 +136,7 @@ impl Fake {
             readiness: self.readiness.clone(),
             metrics: Arc::new(|_| "# TYPE sluice_build_info gauge\nsluice_build_info 1\n".to_owned()),
             logs: self.logs.clone(),
+            settings: self.settings.clone(),
             loaded: Arc::new(FakeConfig(self.report.clone())),
             model_load: self.loads.clone(),
             events: self.events.clone(),
@@ -193,6 +198,32 @@ pub(crate) struct FakeLoads(pub(crate) Mutex<BTreeMap<ModelName, ModelLoad>>);
 impl LoadView for FakeLoads {
     fn load(&self, model: &ModelName) -> Option<ModelLoad> {
         self.0.lock().unwrap().get(model).cloned()
+    }
+}
+
+/// The settings of `m`, at version `v1`; what was asked for, and what is answered.
+#[derive(Default)]
+pub(crate) struct FakeSettings {
+    pub(crate) asked: Mutex<Vec<Change>>,
+    pub(crate) refuse: Mutex<Option<ChangeError>>,
+    pub(crate) origins: Mutex<BTreeMap<String, String>>,
+}
+
+#[async_trait]
+impl LiveSettings for FakeSettings {
+    fn view(&self, model: &str) -> Option<SettingsView> {
+        let (settings, origins) =
+            (serde_json::json!({"window": "60s"}), self.origins.lock().unwrap().clone());
+        (model == "m").then(|| SettingsView { version: "v1".to_owned(), settings, origins })
+    }
+
+    async fn change(&self, change: Change) -> Result<Changed, ChangeError> {
+        let view = self.view(&change.model).ok_or(ChangeError::UnknownModel)?;
+        self.asked.lock().unwrap().push(change);
+        match self.refuse.lock().unwrap().clone() {
+            Some(error) => Err(error),
+            None => Ok(Changed { view, keys: vec!["window".to_owned()], restarts: vec!["r7".to_owned()] }),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod read;
 pub mod readiness;
 mod routes;
 mod server;
+mod settings;
 pub mod state;
 
 mod watch;
@@ -35,4 +36,7 @@ pub use auth::{Access, Tokens};
 pub use events::EventLog;
 pub use readiness::Readiness;
 pub use server::{Admin, AdminError};
-pub use state::{AdminState, ConfigInfo, ConfigReport, LoadView, LogSource, ModelLoad};
+pub use state::{
+    AdminState, Change, ChangeError, Changed, ConfigInfo, ConfigReport, LiveSettings, LoadView, LogSource,
+    ModelLoad, SettingsView,
+};

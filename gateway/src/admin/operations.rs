@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::api::{Config, Effects, Line, List, Model, Replica, ScaleOrder};
+use super::api::{Config, Effects, Line, List, Model, Replica, ScaleOrder, Settings, SettingsChange};
 use super::openapi::{Operation, text};
 use super::problem::Kind;
 
@@ -154,8 +154,42 @@ fn orders() -> Vec<Operation> {
     ]
 }
 
+fn settings(operation: Operation) -> Operation {
+    changing(operation)
+        .query("dryRun", json!({"type": "boolean"}), "Only tell what it would come to.")
+        .parameter(
+            "header",
+            "If-Match",
+            json!({"type": "string"}),
+            "Refuse it if the settings are another version.",
+        )
+        .json::<SettingsChange>(200, "In force; with `dryRun`, what it would come to.")
+        .problems(&[
+            Kind::InvalidParameter,
+            Kind::PreconditionFailed,
+            Kind::InvalidSettings,
+            Kind::ScalerStopped,
+        ])
+}
+
 fn rest() -> Vec<Operation> {
+    let patch = |path, id| {
+        settings(of_model(
+            "patch",
+            path,
+            id,
+            "Change a model's settings; keys of what runs need the role admin",
+        ))
+        .takes::<serde_json::Map<String, serde_json::Value>>("application/merge-patch+json")
+        .problems(&[Kind::UnsupportedType])
+    };
+    const SETTINGS: &str = "/api/v1/models/{model}/settings";
     vec![
+        of_model("get", SETTINGS, "getSettings", "A model's settings in force")
+            .json::<Settings>(200, "The settings; `ETag` is their version."),
+        patch("/api/v1/models/{model}", "patchModel"),
+        patch(SETTINGS, "patchSettings"),
+        settings(of_model("delete", SETTINGS, "resetSettings", "Back to what the file says")),
         Operation::new("get", "/api/v1/config", "getConfig", "Which configuration is in force")
             .json::<Config>(200, "The configuration, without its values."),
         Operation::new("get", "/api/v1/journal", "getJournal", "The scaler's journal")

@@ -81,7 +81,7 @@ pub(super) async fn for_model(
         Verb::Wake => ("wake", Command::Wake(model.clone()), Goal::Awake),
         Verb::Sleep => ("sleep", Command::Sleep(model.clone()), Goal::Gone(None)),
         Verb::Scale => {
-            let ScaleOrder { replicas } = json(&headers, &body, "application/json")?;
+            let ScaleOrder { replicas } = json(&headers, &body, &["application/json"])?;
             let goal = match replicas {
                 None => Goal::Taken,
                 Some(0) => Goal::Gone(None),
@@ -238,11 +238,14 @@ fn refused(error: CommandError) -> Problem {
 }
 
 /// The body as a document.
-pub(super) fn json<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8], expected: &str) -> Answer<T> {
+pub(super) fn json<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8], expected: &[&str]) -> Answer<T> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = given.map(|given| given.split(';').next().unwrap_or_default().trim());
-    if essence.is_some_and(|essence| !essence.eq_ignore_ascii_case(expected)) {
-        return Err(Problem::new(Kind::UnsupportedType, format!("the body must be {expected}")));
+    if essence.is_some_and(|essence| !expected.iter().any(|one| one.eq_ignore_ascii_case(essence))) {
+        return Err(Problem::new(
+            Kind::UnsupportedType,
+            format!("the body must be {}", expected.join(" or ")),
+        ));
     }
     serde_json::from_slice(body)
         .map_err(|error| Problem::new(Kind::InvalidBody, format!("the body: {error}")))

@@ -22,6 +22,7 @@ use super::logs::{self, LogQuery, TAIL_LIMIT};
 use super::path::{self, Read};
 use super::problem::{Kind, Problem};
 use super::routes::{Answer, Shared, find, no_model, parameters, rest, typed};
+use super::settings;
 
 /// Most items of one page.
 const PAGE: usize = 1000;
@@ -93,7 +94,8 @@ pub(super) async fn below_models(
     query: Result<Query<LogQuery>, QueryRejection>,
 ) -> Answer<Response> {
     match path::read(rest(&uri)) {
-        None | Some(Read::Settings(_)) => Err(no_model(rest(&uri))),
+        None => Err(no_model(rest(&uri))),
+        Some(Read::Settings(name)) => settings::show(&shared, &name),
         Some(Read::Model(name)) => Ok(Json(model(&shared, &name)?).into_response()),
         Some(Read::Logs(name)) => model_logs(&shared, &name, &parameters(query)?),
     }

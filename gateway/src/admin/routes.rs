@@ -24,7 +24,7 @@ use super::auth::Role;
 use super::guard::{self, Reach};
 use super::idempotency::{self, Remembered};
 use super::problem::{Kind, Problem};
-use super::{api, openapi, orders, read, state::AdminState, watch as follow};
+use super::{api, openapi, orders, read, settings, state::AdminState, watch as follow};
 use crate::telemetry::Format;
 
 /// API requests at once; a further one is refused at once.
@@ -68,11 +68,13 @@ pub(super) fn router(admin: AdminState, reach: Reach, stopping: watch::Receiver<
         requests: Arc::new(Semaphore::new(CONCURRENCY)),
         followers: Arc::new(Semaphore::new(FOLLOWERS)),
     };
+    let below_models =
+        get(read::below_models).post(orders::for_model).patch(settings::patch).delete(settings::reset);
     let api = Router::new()
         .route("/metrics", get(metrics))
         .route("/openapi.json", get(openapi::serve))
         .route("/api/v1/models", get(read::models))
-        .route("/api/v1/models/{*rest}", get(read::below_models).post(orders::for_model))
+        .route("/api/v1/models/{*rest}", below_models)
         .route("/api/v1/replicas", get(read::replicas))
         .route("/api/v1/replicas/{id}", get(read::replica).post(orders::for_replica))
         .route("/api/v1/config", get(config))

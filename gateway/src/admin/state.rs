@@ -6,12 +6,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use serde_json::Value;
 use sluice_core::{Micros, ModelName, ReplicaId};
 use sluice_scaler::{Handle, LogLine};
 use tokio::sync::broadcast;
 
 use super::auth::Access;
 use super::events::EventLog;
+use super::problem::Mistake;
 use super::readiness::Readiness;
 use crate::telemetry::Format;
 
@@ -28,6 +31,8 @@ pub struct AdminState {
     pub logs: Arc<dyn LogSource>,
     /// The configuration in force.
     pub loaded: Arc<dyn ConfigInfo>,
+    /// The settings of models, and changes to them.
+    pub settings: Arc<dyn LiveSettings>,
     /// The data plane's counters.
     pub model_load: Arc<dyn LoadView>,
     /// What has changed.
@@ -80,4 +85,68 @@ pub struct ConfigReport {
     pub reloaded_at_unix_ms: Option<u64>,
     /// Why the last reload was refused, every reason; empty when it was taken or there was none.
     pub errors: Vec<String>,
+    /// Keys that the API has changed over the file, by model.
+    pub changed: BTreeMap<String, Vec<String>>,
+}
+
+/// The settings of models, and changes to them while Sluice runs.
+#[async_trait]
+pub trait LiveSettings: Send + Sync + 'static {
+    /// One model's settings in force; `None` without such a model.
+    fn view(&self, model: &str) -> Option<SettingsView>;
+
+    /// Checks a change and, unless it is a dry run, puts it in force before it returns.
+    async fn change(&self, change: Change) -> Result<Changed, ChangeError>;
+}
+
+/// One model's settings, without secrets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SettingsView {
+    /// Changes with the settings.
+    pub version: String,
+    /// Every key with its value, as in the file, defaults filled in.
+    pub settings: Value,
+    /// Where each value comes from: `file`, `api`, `annotation` or `default`.
+    pub origins: BTreeMap<String, String>,
+}
+
+/// A change of one model's settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The model.
+    pub model: String,
+    /// A merge patch (RFC 7396) of the model's table in the file; `None` takes every change back.
+    pub patch: Option<Value>,
+    /// Versions of which the present one must be one; `None` is any.
+    pub if_match: Option<Vec<String>>,
+    /// Check only.
+    pub dry_run: bool,
+    /// Name of the token; empty without one.
+    pub by: String,
+}
+
+/// What a change comes to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changed {
+    /// The settings with it.
+    pub view: SettingsView,
+    /// All keys that the API has changed over the file, with it.
+    pub keys: Vec<String>,
+    /// Replicas that no longer fit and are replaced.
+    pub restarts: Vec<String>,
+}
+
+/// Why a change is not taken.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChangeError {
+    /// No such model.
+    UnknownModel,
+    /// The present version is this other one.
+    OtherVersion(String),
+    /// The configuration would not be valid.
+    Invalid(Vec<Mistake>),
+    /// It could not be written down, for this reason.
+    NotKept(String),
+    /// Sluice stops.
+    Stopping,
 }

@@ -192,7 +192,8 @@ async fn a_wrong_method_names_the_right_ones() {
     let router = router(&Fake::new(vec![warm("m")], vec![]));
     for (method, path, allow) in [
         ("POST", "/api/v1/models", "GET,HEAD"),
-        ("DELETE", "/api/v1/models/m", "GET,HEAD,POST"),
+        ("DELETE", "/api/v1/models/m", "GET,HEAD,PATCH"),
+        ("PATCH", "/api/v1/models/m/logs", "GET,HEAD"),
         ("POST", "/api/v1/models/m", "GET,HEAD,PATCH"),
         ("POST", "/api/v1/models/m:eat", "GET,HEAD,PATCH"),
         ("PUT", "/livez", "GET,HEAD"),
@@ -291,6 +292,7 @@ async fn the_configuration_tells_the_fate_of_the_last_reload() {
     let config = document(ask(&router, "GET", "/api/v1/config").await).await;
     let expected = json!({
         "file": "sluice.yaml", "digest": "sha256:0a", "loadedAt": "1970-01-01T00:00:00Z", "lastReload": null,
+        "changedByApi": {},
     });
     assert_eq!(config, expected);
     {

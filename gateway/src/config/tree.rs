@@ -54,6 +54,11 @@ pub(super) struct Word {
 }
 
 impl Node {
+    /// One that was not read from the text.
+    pub fn made(place: Place, value: Value) -> Node {
+        Node { place, value, weight: 1 }
+    }
+
     /// Whether nothing was written, or YAML's word for nothing.
     pub fn is_null(&self) -> bool {
         match &self.value {

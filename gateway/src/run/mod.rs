@@ -10,6 +10,7 @@ mod notify;
 mod reload;
 mod seams;
 mod stop;
+mod store;
 mod tokens;
 
 use std::io;
@@ -23,7 +24,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::admin::{Access, Admin, AdminState, EventLog, Readiness};
 use crate::cli::{Exit, RunArgs};
-use crate::config::{self, Loaded};
+use crate::config::{Loaded, Overlay};
 use crate::exchange::transport;
 use crate::front::Front;
 use crate::gateway::Gateway;
@@ -73,15 +74,16 @@ pub fn run(args: RunArgs) -> Exit {
             return Exit::Usage;
         }
     };
-    let loaded = match config::load(&args.config) {
+    let store = store::Store::of(&args.config);
+    let loaded = match reload::load(&args.config, &store) {
         Ok(loaded) => loaded,
         Err(report) => {
             eprint!("{report}");
             return Exit::InvalidConfig;
         }
     };
-    if !loaded.notes.is_empty() {
-        let notes = loaded.notes.len();
+    if !loaded.0.notes.is_empty() {
+        let notes = loaded.0.notes.len();
         tracing::info!(notes, "config_notes: `sluice check` prints them");
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -89,7 +91,7 @@ pub fn run(args: RunArgs) -> Exit {
         Err(error) => return failed(&StartError::Threads(error)),
     };
     let outcome = runtime.block_on(async {
-        let running = start(args, loaded)?;
+        let running = start(args, loaded, store)?;
         Ok(serve(running).await)
     });
     match outcome {
@@ -105,7 +107,10 @@ fn failed(error: &StartError) -> Exit {
 }
 
 /// Starts every part; what the next needs is there before it.
-fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
+fn start(args: RunArgs, loaded: (Loaded, Overlay), store: store::Store) -> Result<Running, StartError> {
+    let events = Arc::new(EventLog::new());
+    let reload = reload::Reload::new(args.config, loaded, store, events.clone());
+    let loaded = reload.loaded();
     let open_files = files::raise_limit(&loaded.settings.limits);
     telemetry::configured();
     let settings = &loaded.settings;
@@ -126,10 +131,8 @@ fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
     handle.send(Input::Configure(settings.plan.clone()));
 
     let readiness = Arc::new(Readiness::new());
-    let events = Arc::new(EventLog::new());
     let log = events.clone();
     handle.observe(Box::new(move |former, new| log.compare(former, new)));
-    let reload = reload::Reload::new(args.config, &loaded, events.clone());
     let metrics =
         seams::Metrics { gateway: gateway.clone(), handle: handle.clone(), readiness: readiness.clone() };
     let access = tokens::access(settings.admin_tokens.as_deref())?;
@@ -140,7 +143,8 @@ fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
             readiness: readiness.clone(),
             metrics: Arc::new(move |format| metrics.render(format)),
             logs: Arc::new(seams::Logs(logs)),
-            loaded: reload.report(),
+            loaded: reload.shown(),
+            settings: reload.shown(),
             model_load: Arc::new(seams::Loads(table)),
             events,
             access: access.clone(),
@@ -148,7 +152,7 @@ fn start(args: RunArgs, loaded: Loaded) -> Result<Running, StartError> {
     )?;
     let front = Front::start(settings, gateway.clone())?;
     readiness.ready();
-    announce::started(&loaded, &front, admin.address());
+    announce::started(loaded, &front, admin.address());
     notify::ready(settings.models.len());
     let tokens = settings.admin_tokens.clone().map(|file| (file, access));
     Ok(Running { handle, gateway, readiness, front, _admin: admin, reload, tokens })
@@ -165,6 +169,7 @@ async fn serve(mut running: Running) -> Exit {
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut changes = running.reload.watch();
     let mut heartbeat = notify::Heartbeat::new();
+    let Some(mut requests) = running.reload.requests() else { return Exit::Failed };
     if let Some(certificates) = running.front.certificates.clone() {
         tokio::spawn(certificates::keep_fresh(certificates));
     }
@@ -178,9 +183,12 @@ async fn serve(mut running: Running) -> Exit {
             _ = hangup.recv() => running.reload.now(&running.gateway, &running.handle),
             Some(()) = changes.recv() => running.reload.now(&running.gateway, &running.handle),
             () = heartbeat.due() => notify::Heartbeat::beat(&running.handle),
+            Some(request) = requests.recv() => running.reload.change(request, &running.gateway, &running.handle),
             _ = sweep.tick() => running.gateway.table.sweep(clock::now()),
         }
     }
+    // No change is taken any more.
+    drop(requests);
     tokio::select! {
         exit = stop::stop(&mut running) => exit,
         _ = terminate.recv() => stop::at_once(),
