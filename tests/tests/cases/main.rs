@@ -5,6 +5,7 @@
 //! -- --test-threads 8` is the quick way to run all; a name picks some.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod admin_api;
 mod auth;
 mod chaos;
 mod draining;
