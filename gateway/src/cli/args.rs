@@ -71,7 +71,7 @@ Examples:
     /// Print the admin API's contract, an OpenAPI 3.1 document.
     #[command(before_help = "\
 Examples:
-  sluice openapi > sluice-openapi.json")]
+  sluice openapi                        to generate a client from")]
     Openapi,
     /// Print the version.
     Version(VersionArgs),
