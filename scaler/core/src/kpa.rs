@@ -5,14 +5,18 @@
 //! v0.51.0 and are proved by replaying what that version did. Everything is binary64 in upstream's order of
 //! operations, because a rounding that differs by one unit in the last place can differ by a replica.
 
+pub mod accounting;
 mod autoscaler;
 mod buckets;
 mod collector;
 pub mod decider;
 mod delay;
 pub mod settings;
+pub mod zero;
 
+pub use accounting::{Accountant, Load, Meter};
 pub use autoscaler::{Answer, Autoscaler, Verdict};
 pub use collector::{Averages, Collector, Report, second_of};
 pub use decider::{Decider, Decision, Rule};
 pub use settings::{Algorithm, Metric, Reachability, Settings, Target};
+pub use zero::{Activity, Outcome, Path, Sight, Standing};

@@ -3,5 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod accounting;
 mod decider;
 mod records;
+mod zero;
