@@ -57,6 +57,11 @@ pub async fn turn(cost: Cost) -> SemaphorePermit<'static> {
     TURNS.acquire_many(cost as u32).await.expect("the semaphore is never closed")
 }
 
+/// The program under test, for its other commands.
+pub fn sluice_binary() -> &'static Path {
+    binaries::gateway()
+}
+
 /// A running gateway.
 pub struct Gateway {
     /// The data listener.

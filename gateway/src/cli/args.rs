@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use super::args_orders::{DrainArgs, Replicas, ScaleArgs, SleepArgs, WaitArgs, WakeArgs};
 use crate::admin::auth::Role;
 
 /// Default address of the admin listener.
@@ -56,8 +57,22 @@ pub enum Command {
     Wake(WakeArgs),
     /// Stop all replicas of a model now.
     Sleep(SleepArgs),
+    /// Have so many replicas of a model.
+    Scale(ScaleArgs),
+    /// Let the present replicas of a model, or one replica, finish and go.
+    Drain(DrainArgs),
+    /// Show one model or replica whole.
+    Describe(DescribeArgs),
+    /// Show what has changed lately.
+    Events(EventsArgs),
     /// Show what a model's replicas print.
     Logs(LogsArgs),
+    /// Show models, replicas and events on a screen that follows them.
+    #[command(before_help = "\
+Examples:
+  sluice top                            q leaves, ? shows the keys
+  sluice top --admin gpu-box:8081")]
+    Top(AdminArgs),
     /// Serve made-up answers on a port, to try things without a model.
     #[command(before_help = "\
 Examples:
@@ -73,6 +88,10 @@ Examples:
 Examples:
   sluice openapi                        to generate a client from")]
     Openapi,
+    /// Print the script that completes commands and names of models.
+    Completion(CompletionArgs),
+    /// Print the manual page, or write one per command.
+    Man(ManArgs),
     /// Print the version.
     Version(VersionArgs),
 }
@@ -212,7 +231,7 @@ Examples:
 #[derive(Clone, Debug, Args)]
 pub struct GetModels {
     /// Only this model.
-    #[arg(value_name = "MODEL")]
+    #[arg(value_name = "MODEL", add = super::shell::model_names())]
     pub name: Option<String>,
     /// How to print.
     #[command(flatten)]
@@ -247,52 +266,130 @@ pub struct ListArgs {
     pub admin: AdminArgs,
 }
 
-/// `sluice wake`.
+/// `sluice describe`.
 #[derive(Clone, Debug, Args)]
 #[command(before_help = "\
 Examples:
-  sluice wake gemma                     give the order and return
-  sluice wake gemma --wait              return when the first replica takes requests
-  sluice wake gemma --wait --timeout 90s")]
-pub struct WakeArgs {
-    /// The model.
-    #[arg(value_name = "MODEL")]
-    pub model: String,
-    /// Waiting.
-    #[command(flatten)]
-    pub wait: WaitArgs,
+  sluice describe model gemma           state, replicas, starts, fault, events
+  sluice describe replica r7            one replica and its events
+  sluice describe model gemma -o json   the same for a script")]
+pub struct DescribeArgs {
+    /// What to show.
+    #[command(subcommand)]
+    pub what: Describe,
+}
+
+/// What `sluice describe` shows.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Describe {
+    /// A model: state, load, measured starts, fault, replicas and latest events.
+    #[command(before_help = "\
+Examples:
+  sluice describe model gemma")]
+    Model(DescribeOne),
+    /// A replica: phase, address, load and latest events.
+    #[command(before_help = "\
+Examples:
+  sluice describe replica r7")]
+    Replica(DescribeOne),
+}
+
+/// Which one to show.
+#[derive(Clone, Debug, Args)]
+pub struct DescribeOne {
+    /// Its name or id.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = Whole::Text)]
+    pub output: Whole,
     /// Where the running Sluice is.
     #[command(flatten)]
     pub admin: AdminArgs,
 }
 
-/// `sluice sleep`.
+/// Form of all about one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Whole {
+    /// For people.
+    Text,
+    /// The API's documents in one JSON object.
+    Json,
+    /// The same as YAML.
+    Yaml,
+}
+
+/// `sluice events`.
 #[derive(Clone, Debug, Args)]
 #[command(before_help = "\
 Examples:
-  sluice sleep gemma                    give the order and return
-  sluice sleep gemma --wait             return when its last replica is gone")]
-pub struct SleepArgs {
-    /// The model.
-    #[arg(value_name = "MODEL")]
-    pub model: String,
-    /// Waiting.
-    #[command(flatten)]
-    pub wait: WaitArgs,
+  sluice events                         the last 50
+  sluice events -w                      and every one from now on
+  sluice events --model gemma --tail 10
+  sluice events -w --tail 0 -o json     for a script, one a line")]
+pub struct EventsArgs {
+    /// Only this model's, and those that are nobody's alone.
+    #[arg(long, value_name = "MODEL", add = super::shell::model_names())]
+    pub model: Option<String>,
+    /// Events of the past, at most 4000.
+    #[arg(long, default_value_t = 50, value_name = "EVENTS", value_parser = clap::value_parser!(u32).range(0..=4_000))]
+    pub tail: u32,
+    /// Stay and print what comes; resumes by itself when the connection breaks.
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = EventOutput::Table)]
+    pub output: EventOutput,
     /// Where the running Sluice is.
     #[command(flatten)]
     pub admin: AdminArgs,
 }
 
-/// Waiting for an order's end.
+/// Form of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EventOutput {
+    /// Time and text.
+    Table,
+    /// The API's JSON, one event a line.
+    Json,
+}
+
+/// `sluice completion`.
 #[derive(Clone, Debug, Args)]
-pub struct WaitArgs {
-    /// Return only when it is done.
-    #[arg(long)]
-    pub wait: bool,
-    /// Longest wait; exit code 6 after it.
-    #[arg(long, default_value = "5m", value_parser = duration, value_name = "TIME", requires = "wait")]
-    pub timeout: Duration,
+#[command(before_help = "\
+Examples:
+  sluice completion bash > /etc/bash_completion.d/sluice
+  sluice completion zsh > ~/.zfunc/_sluice
+  sluice completion fish > ~/.config/fish/completions/sluice.fish")]
+pub struct CompletionArgs {
+    /// The shell.
+    #[arg(value_enum, value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// Shells with completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// GNU Bash.
+    Bash,
+    /// Z shell.
+    Zsh,
+    /// Fish.
+    Fish,
+    /// PowerShell.
+    Powershell,
+}
+
+/// `sluice man`.
+#[derive(Clone, Debug, Args)]
+#[command(before_help = "\
+Examples:
+  sluice man                            print sluice(1)
+  sluice man ~/.local/share/man/man1    write sluice.1, sluice-run.1 and so on")]
+pub struct ManArgs {
+    /// Directory for a page per command; it is created.
+    #[arg(value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 }
 
 /// `sluice logs`.
@@ -304,7 +401,7 @@ Examples:
   sluice logs gemma --tail 0 -f         only what comes")]
 pub struct LogsArgs {
     /// The model.
-    #[arg(value_name = "MODEL")]
+    #[arg(value_name = "MODEL", add = super::shell::model_names())]
     pub model: String,
     /// Stay and print what comes.
     #[arg(short, long)]

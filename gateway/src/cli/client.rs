@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::args::AdminArgs;
 use super::exit::{Exit, Failure};
@@ -26,7 +27,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// A client of one admin listener.
 pub struct Client {
-    http: legacy::Client<HttpConnector, Empty<Bytes>>,
+    http: legacy::Client<HttpConnector, Full<Bytes>>,
     authority: String,
     /// `Bearer …`, if there is a token.
     authorization: Option<HeaderValue>,
@@ -51,17 +52,31 @@ impl Client {
 
     /// A document.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        self.document(Method::GET, path).await
+        self.document(Method::GET, path, None).await
     }
 
-    /// Gives an order; the answer is a document.
-    pub async fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        self.document(Method::POST, path).await
+    /// Gives an order, with a JSON body if there is one; the answer is a document.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: Option<&Value>) -> Result<T, Failure> {
+        self.document(Method::POST, path, body.map(Value::to_string)).await
     }
 
     /// An answer without an end.
     pub async fn stream(&self, path: &str) -> Result<Incoming, Failure> {
-        Ok(self.send(Method::GET, path).await?.into_body())
+        self.resume(path, None).await
+    }
+
+    /// A stream of events from after this one, or from now.
+    pub async fn resume(&self, path: &str, last_event_id: Option<&str>) -> Result<Incoming, Failure> {
+        let mut request = self.request(Method::GET, path, None)?;
+        if let Some(id) = last_event_id.and_then(|id| HeaderValue::try_from(id).ok()) {
+            request.headers_mut().insert("last-event-id", id);
+        }
+        Ok(self.send(request).await?.into_body())
+    }
+
+    /// The address as it is connected to.
+    pub fn address(&self) -> &str {
+        &self.authority
     }
 
     /// An answer broke off.
@@ -72,23 +87,41 @@ impl Client {
         )
     }
 
-    async fn document<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T, Failure> {
-        let response = self.send(method, path).await?;
+    async fn document<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<T, Failure> {
+        let response = self.send(self.request(method, path, body)?).await?;
         let body = self.body(response).await?;
         serde_json::from_slice(&body)
             .map_err(|error| self.stranger(&format!("answer not understood: {error}")))
     }
 
-    async fn send(&self, method: Method, path: &str) -> Result<Response<Incoming>, Failure> {
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<Request<Full<Bytes>>, Failure> {
+        let has_body = body.is_some();
         let mut request = Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.authority))
             .header(header::ACCEPT, "application/json")
-            .body(Empty::new())
+            .body(Full::from(body.unwrap_or_default()))
             .map_err(|error| Failure::new(Exit::Usage, format!("{path:?} cannot be asked for: {error}")))?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(header::AUTHORIZATION, authorization.clone());
         }
+        if has_body {
+            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        Ok(request)
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
         let response = match tokio::time::timeout(ANSWER, self.http.request(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.unreachable(&root_cause(&error))),

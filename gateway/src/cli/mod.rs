@@ -5,19 +5,27 @@
 //! through its admin listener like anybody else.
 
 pub mod args;
+pub mod args_orders;
 pub mod check;
 mod client;
 mod console;
+mod describe;
+mod events;
 pub mod exit;
 mod get;
 mod logs;
 mod order;
+mod shell;
+mod sse;
 mod table;
 mod token;
+mod top;
 mod version;
 
 #[cfg(test)]
 mod docs_tests;
+#[cfg(test)]
+mod order_tests;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +42,7 @@ pub use exit::{Exit, Failure};
 
 /// Parses the process's arguments and carries them out.
 pub fn main() -> ExitCode {
+    shell::complete();
     match Cli::try_parse() {
         Ok(cli) => dispatch(cli),
         Err(error) => {
@@ -70,6 +79,13 @@ fn execute(cli: Cli, console: &mut Console<'_>) -> Exit {
         Some(Command::Get(args)) => block_on(get::get(args.what, console)),
         Some(Command::Wake(args)) => block_on(order::wake(args, console)),
         Some(Command::Sleep(args)) => block_on(order::sleep(args, console)),
+        Some(Command::Scale(args)) => block_on(order::scale(args, console)),
+        Some(Command::Drain(args)) => block_on(order::drain(args, console)),
+        Some(Command::Describe(args)) => block_on(describe::describe(args.what, console)),
+        Some(Command::Events(args)) => block_on(events::events(args, console)),
+        Some(Command::Top(args)) => block_on(top::top(args, console.colour)),
+        Some(Command::Completion(args)) => shell::completion(args.shell, console),
+        Some(Command::Man(args)) => shell::man(args.dir.as_deref(), console),
         Some(Command::Logs(args)) => block_on(logs::logs(args, console)),
     };
     match result {

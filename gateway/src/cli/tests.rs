@@ -19,7 +19,7 @@ use crate::admin::{Admin, ModelLoad};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-fn serve(fake: &Fake) -> Admin {
+pub(super) fn serve(fake: &Fake) -> Admin {
     Admin::start(LOOPBACK, fake.state()).unwrap()
 }
 
@@ -32,7 +32,7 @@ fn sluice(args: &[&str]) -> (Exit, String, String) {
 }
 
 /// As `sluice`, towards this listener.
-fn ask(admin: &Admin, args: &[&str]) -> (Exit, String, String) {
+pub(super) fn ask(admin: &Admin, args: &[&str]) -> (Exit, String, String) {
     let address = admin.address().to_string();
     sluice(&[args, &["--admin", &address]].concat())
 }
@@ -406,6 +406,7 @@ fn examples_can_be_parsed() {
         let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
         for example in examples.lines().filter_map(|line| line.trim().strip_prefix("sluice ")) {
             let words = example.split("   ").next().unwrap_or_default().split_whitespace();
+            let words = words.take_while(|word| *word != ">");
             let parsed = Cli::try_parse_from(std::iter::once("sluice").chain(words));
             assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
             *count += 1;

@@ -8,6 +8,7 @@
 mod admin_api;
 mod auth;
 mod chaos;
+mod commands;
 mod draining;
 mod edges;
 mod edges_upstream;

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `sluice top`: a screen that follows a running Sluice.
+//!
+//! [`state`] is what is known and how keys change it, [`render`] draws it; both are pure. Here is the thin rest: asking
+//! the admin API, reading keys, and giving the terminal back however it ends.
+
+pub mod render;
+pub mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use ratatui::crossterm::event as terminal;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::args::AdminArgs;
+use super::client::Client;
+use super::events;
+use super::exit::{Exit, Failure};
+use super::sse::Events;
+use crate::admin::api::{Line, List, Model, Replica};
+use crate::admin::path;
+use state::{Ask, News, State, Totals};
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Longest wait for a key until the reader sees that it is no longer needed.
+const KEY: Duration = Duration::from_millis(200);
+
+/// Carries out `sluice top`. Needs a terminal.
+pub async fn top(args: AdminArgs, colour: bool) -> Result<(), Failure> {
+    let client = Arc::new(Client::new(&args)?);
+    // Whoever names a wrong address or token should read so on an ordinary screen.
+    client.get::<List<Model>>("/api/v1/models").await?;
+    ratatui::crossterm::style::force_color_output(colour);
+    let mut screen = ratatui::try_init()
+        .map_err(|error| Failure::new(Exit::Failed, format!("top needs a terminal: {error}")))?;
+    let _restore = Restore;
+    let (news, mut inbox) = unbounded_channel();
+    tokio::spawn(look(client.clone(), news.clone()));
+    tokio::spawn(follow(client.clone(), news.clone()));
+    let keys = news.clone();
+    std::thread::spawn(move || read_keys(&keys));
+    let mut state = State::new(client.address());
+    loop {
+        screen.draw(|frame| render::draw(&state, frame))?;
+        let Some(first) = inbox.recv().await else { return Ok(()) };
+        for ask in take(first, &mut inbox, &mut state) {
+            match ask {
+                Ask::Quit => return Ok(()),
+                Ask::Order { path, body } => {
+                    tokio::spawn(order(client.clone(), path, body, news.clone()));
+                }
+                Ask::Logs(model) => {
+                    tokio::spawn(logs(client.clone(), model, news.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// Gives the terminal back, also when a signal or a failure ends the command.
+struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Takes all that has come, so that a burst is drawn once.
+fn take(first: News, inbox: &mut UnboundedReceiver<News>, state: &mut State) -> Vec<Ask> {
+    let mut asks = Vec::from_iter(state.take(first));
+    while let Ok(more) = inbox.try_recv() {
+        asks.extend(state.take(more));
+    }
+    asks
+}
+
+fn read_keys(news: &UnboundedSender<News>) {
+    while !news.is_closed() {
+        let sent = match terminal::poll(KEY) {
+            Ok(false) => Ok(()),
+            Ok(true) => match terminal::read() {
+                Ok(terminal::Event::Key(key)) => news.send(News::Key(key)),
+                Ok(_) => news.send(News::Resized),
+                Err(_) => return,
+            },
+            Err(_) => return,
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+async fn look(client: Arc<Client>, news: UnboundedSender<News>) {
+    loop {
+        let seen = match one_look(&client).await {
+            Ok(look) => look,
+            Err(failure) => News::Lost(failure.message),
+        };
+        if news.send(seen).is_err() {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn one_look(client: &Client) -> Result<News, Failure> {
+    let models = client.get::<List<Model>>("/api/v1/models").await?.items;
+    let replicas = client.get::<List<Replica>>("/api/v1/replicas").await?.items;
+    let metrics = text(client, "/metrics").await?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok(News::Look { models, replicas, totals: Totals::of(&metrics), at: now })
+}
+
+async fn text(client: &Client, path: &str) -> Result<String, Failure> {
+    let body = client.stream(path).await?.collect().await.map_err(|error| client.broken(error))?;
+    Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+}
+
+/// The events so far, then each; after a break from where it broke.
+async fn follow(client: Arc<Client>, news: UnboundedSender<News>) {
+    let mut last = None;
+    while !news.is_closed() {
+        // What fails here is told by the looks.
+        let _ = follow_once(&client, &news, &mut last).await;
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn follow_once(
+    client: &Client,
+    news: &UnboundedSender<News>,
+    last: &mut Option<String>,
+) -> Result<(), Failure> {
+    if last.is_none() {
+        let (past, id) = events::past(client, None).await?;
+        past.into_iter().for_each(|event| drop(news.send(News::Event(Box::new(event)))));
+        *last = Some(id);
+    }
+    let mut stream = Events::new(client.resume(&events::watch_path(None), last.as_deref()).await?);
+    while let Some(message) = stream.next().await.map_err(|error| client.broken(error))? {
+        if let Some(event) = events::event(&message) {
+            let _ = news.send(News::Event(Box::new(event)));
+        }
+        if !message.id.is_empty() {
+            *last = Some(message.id);
+        }
+    }
+    Ok(())
+}
+
+async fn order(client: Arc<Client>, path: String, body: Option<Value>, news: UnboundedSender<News>) {
+    let told = match client.post::<Value>(&path, body.as_ref()).await {
+        Ok(_) => "ordered".to_owned(),
+        Err(failure) => format!("refused: {}", failure.message),
+    };
+    let _ = news.send(News::Told(told));
+}
+
+async fn logs(client: Arc<Client>, model: String, news: UnboundedSender<News>) {
+    let path = format!("/api/v1/models/{}/logs?tail=200", path::encode(&model));
+    let lines = match text(&client, &path).await {
+        Ok(text) => text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Line>(line).ok())
+            .map(|line| format!("{} {}", line.replica, line.text))
+            .collect(),
+        Err(failure) => vec![failure.message],
+    };
+    let _ = news.send(News::Lines(model, lines));
+}
