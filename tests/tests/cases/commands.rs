@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -47,7 +48,12 @@ struct Screen {
     master: File,
     /// Keeps the terminal and its settings.
     slave: OwnedFd,
-    seen: Arc<Mutex<String>>,
+    /// What a person would see.
+    seen: Arc<Mutex<vt100::Parser>>,
+}
+
+fn cells(n: u16) -> NonZero<u16> {
+    NonZero::new(n).unwrap()
 }
 
 impl Screen {
@@ -66,25 +72,33 @@ impl Screen {
             .spawn()
             .unwrap();
         let master = File::from(pty.master);
-        let (mut reader, seen) = (master.try_clone().unwrap(), Arc::new(Mutex::new(String::new())));
+        let (mut reader, seen) =
+            (master.try_clone().unwrap(), Arc::new(Mutex::new(vt100::Parser::new(cells(24), cells(80), 0))));
         let all = seen.clone();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = reader.read(&mut buffer) {
-                all.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+                all.lock().unwrap().process(&buffer[..count]);
             }
         });
         Screen { child, master, slave: pty.slave, seen }
     }
 
-    /// Waits until this has been written.
+    /// Waits until the screen is as it should be.
     #[track_caller]
-    fn shows(&self, text: &str) {
+    fn wait(&self, what: &str, holds: impl Fn(&vt100::Screen) -> bool) {
         let end = Instant::now() + Duration::from_secs(20);
-        while !self.seen.lock().unwrap().contains(text) {
-            assert!(Instant::now() < end, "{text:?} is not in {:?}", self.seen.lock().unwrap());
+        while !holds(self.seen.lock().unwrap().screen()) {
+            let shown = self.seen.lock().unwrap().screen().contents();
+            assert!(Instant::now() < end, "{what} is not seen in\n{shown}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Waits until this stands on the screen.
+    #[track_caller]
+    fn shows(&self, text: &str) {
+        self.wait(text, |screen| screen.contents().contains(text));
     }
 
     fn press(&mut self, keys: &str) {
@@ -99,7 +113,7 @@ impl Screen {
     fn ended(mut self) -> i32 {
         let status = self.child.wait().unwrap();
         assert!(!self.is_raw(), "the terminal is left raw");
-        self.shows("\u{1b}[?1049l");
+        self.wait("the screen from before", |screen| !screen.alternate_screen());
         status.code().unwrap()
     }
 }
@@ -114,7 +128,7 @@ async fn top_shows_orders_and_gives_the_terminal_back() {
         screen.press("w");
         screen.shows("y orders it");
         screen.press("y");
-        screen.shows("r1  ");
+        screen.shows("wake ordered");
         screen.press("q");
         assert_eq!(screen.ended(), 0);
     });
