@@ -85,6 +85,15 @@ openai_sdk() {
   .venv/bin/python tests/openai_sdk.py "$target/debug/sluice"
 }
 
+# The JSON Schema of the configuration, by a validator and a YAML reader that are not ours.
+schema() {
+  if ! { [ -d .venv ] || python3 -m venv .venv; } || ! .venv/bin/pip install --quiet jsonschema==4.26.0 PyYAML==6.0.3; then
+    ci && return 1
+    echo "jsonschema cannot be installed" && return 77
+  fi
+  .venv/bin/python tests/schema.py "$target/debug/sluice"
+}
+
 # The alert rules, by Prometheus' own checker.
 alert_rules() {
   if ! command -v promtool > /dev/null; then
@@ -115,7 +124,7 @@ if ci; then prepare_ci; fi
 need cargo "install Rust with rustup; rust-toolchain.toml names the version"
 need gcc "install a C compiler"
 need python3 "install Python 3.10 or later"
-export -f alert_rules ci cargo_tool deny fuzz llama load openai_sdk
+export -f alert_rules ci cargo_tool deny fuzz llama load openai_sdk schema
 export target
 
 step format 300 cargo fmt --all --check
@@ -126,6 +135,7 @@ step cargo-test 3600 cargo test --workspace --no-fail-fast
 count_cargo cargo-test
 step llama 900 bash -c llama
 step openai-sdk 600 bash -c openai_sdk
+step schema 300 bash -c schema
 step alert-rules 300 bash -c alert_rules
 step load 300 bash -c load
 step no-cmake 1200 tests/no-cmake.sh

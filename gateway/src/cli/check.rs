@@ -26,7 +26,8 @@ Examples:
   sluice check sluice.yaml              every error and note, with its line
   sluice check --strict *.yaml          in continuous integration: notes are errors, too
   sluice check --format json a.yaml     for an editor
-  sluice check --keys                   every key with its range, default and meaning",
+  sluice check --keys                   every key with its range, default and meaning
+  sluice check --schema                 the same as JSON Schema, for editors",
     after_help = "\
 Exit codes:
   0  every file is right; notes may have been printed
@@ -37,7 +38,7 @@ Files that keys such as `backendKeyFile` name are read, programs are looked up, 
 )]
 pub struct CheckArgs {
     /// Configuration files.
-    #[arg(required_unless_present = "keys", value_name = "FILE")]
+    #[arg(required_unless_present_any = ["keys", "schema"], value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Form of the answer on stdout.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -48,6 +49,9 @@ pub struct CheckArgs {
     /// Print every key there is, as Markdown.
     #[arg(long, conflicts_with_all = ["files", "strict", "format"])]
     pub keys: bool,
+    /// Print the JSON Schema of a configuration file.
+    #[arg(long, conflicts_with_all = ["files", "strict", "format", "keys"])]
+    pub schema: bool,
 }
 
 /// Form of the answer.
@@ -74,6 +78,11 @@ pub fn run(args: CheckArgs) -> ExitCode {
 fn check(args: &CheckArgs, out: &mut dyn Write) -> io::Result<u8> {
     if args.keys {
         out.write_all(config::reference().as_bytes())?;
+        return out.flush().map(|()| RIGHT);
+    }
+    if args.schema {
+        serde_json::to_writer_pretty(&mut *out, &config::schema())?;
+        writeln!(out)?;
         return out.flush().map(|()| RIGHT);
     }
     let reports: Vec<Report> = args.files.iter().map(|file| inspect(file)).collect();
@@ -224,6 +233,14 @@ DIR/0.yaml: 2 errors, 0 notes
         let (code, text) = outcome("--keys", &[]);
         assert_eq!(code, 0);
         assert!(text.contains("| `minReplicas` | 0 to 10000 | `0` |"), "{text}");
+    }
+
+    #[test]
+    fn the_schema_is_printed_as_json_without_a_file() {
+        let (code, text) = outcome("--schema", &[]);
+        assert_eq!(code, 0);
+        let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     }
 
     #[test]

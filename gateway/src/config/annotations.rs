@@ -56,6 +56,11 @@ const ALIASES: &[(&str, &str)] = &[
     ("scaleToZeroPodRetentionPeriod", RETENTION),
 ];
 
+/// The other spellings, each with the name it stands for.
+pub(super) fn aliases() -> impl Iterator<Item = (String, &'static str)> {
+    ALIASES.iter().map(|(short, name)| (format!("{KNATIVE}{short}"), *name))
+}
+
 /// Known annotations that this version does not act on.
 const LATER: &[&str] = &[
     "autoscaling.knative.dev/initial-scale",
@@ -121,7 +126,8 @@ pub(super) fn read(model: &Table<'_>) -> Annotations {
     annotations
 }
 
-/// The entries that are understood, under their first names; every other one is a fault.
+/// The entries that are understood, under their first names; every other one is a fault. Of two spellings of one
+/// annotation the first name's counts, in whatever order they stand.
 fn canonical(model: &Table<'_>, entries: &[(Word, Rc<Node>)]) -> Vec<(Word, Rc<Node>)> {
     let mut found: Vec<(Word, Rc<Node>)> = Vec::new();
     for (word, node) in entries {
@@ -132,15 +138,19 @@ fn canonical(model: &Table<'_>, entries: &[(Word, Rc<Node>)]) -> Vec<(Word, Rc<N
             model.reader.fault(refusal(word));
             continue;
         }
-        match found.iter().find(|(other, _)| other.text == name) {
-            Some((other, _)) if other.place != word.place => {
-                let message = format!("`{}` says the same as line {}", shown(&word.text), other.place.line);
-                model
-                    .reader
-                    .fault(Fault::new(Code::Conflict, word.place, message).help("keep one of the two"));
+        if alias.is_some() && entries.iter().any(|(other, _)| other.text == name) {
+            if !matches!(node.value, Value::Scalar { .. }) {
+                let message = format!("`{}` is a single value, not a list or a table", shown(&word.text));
+                model.reader.fault(Fault::new(Code::WrongType, word.place, message));
             }
-            _ => found.push((Word { text: name.to_owned(), place: word.place }, node.clone())),
+            let message = format!("`{}` is passed over: `{name}` is given, too", shown(&word.text));
+            let fault = Fault::new(Code::NoEffect, word.place, message);
+            model
+                .reader
+                .note(fault.help("as under Knative the spelling with hyphens wins; remove the other"));
+            continue;
         }
+        found.push((Word { text: name.to_owned(), place: word.place }, node.clone()));
     }
     found
 }

@@ -18,6 +18,7 @@ mod reference;
 pub mod reload;
 mod report;
 mod scale;
+mod schema;
 pub mod settings;
 mod tree;
 mod units;
@@ -34,6 +35,7 @@ use sha2::{Digest, Sha256};
 pub use overlay::{Dropped, Overlay, Written};
 pub use reference::reference;
 pub use report::{Code, Note, Problem, Report};
+pub use schema::schema;
 pub use settings::{Limits, ModelSettings, Protocol, Settings, Shutdown, Timeouts, Tls, Tracing};
 
 /// Environment variables by name.

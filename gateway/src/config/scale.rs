@@ -124,10 +124,11 @@ impl Keys {
         }
     }
 
-    /// Defaults that differ, for files that use KServe's names at all.
+    /// Defaults that differ, for files that use KServe's names at all. Fixed addresses are as many as they are.
     fn note_omitted(&self, model: &Table<'_>, said: &Annotations) {
         let named = ["maxReplicas", "minReplicas", "scaleTarget", "containerConcurrency", "annotations"];
-        if !named.iter().any(|name| model.place_of(name).is_some()) {
+        let fixed = ["url", "urls"].iter().any(|name| model.place_of(name).is_some());
+        if fixed || !named.iter().any(|name| model.place_of(name).is_some()) {
             return;
         }
         let note = |message: &str, help: &str| {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
+use crate::config::keys::{Kind, SECTIONS};
 use crate::config::parse;
 
 const BASE: &str = "models:\n  - {name: a, command: [sh]}\n  - {name: b, command: [sh], maxReplicas: 2}\n";
@@ -100,4 +101,161 @@ fn models_keep_the_time_of_their_first_load() {
     assert!(Arc::ptr_eq(&old.models["a"], &new.models["a"]), "an unchanged model is the very same value");
     assert_eq!((new.models["b"].created, new.models["b"].body_limit), (old.models["b"].created, 1 << 20));
     assert_eq!(new.models["c"].created, born);
+}
+
+/// What a reload with another value does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Effect {
+    /// Its model takes it over and keeps its replicas.
+    Model,
+    /// Its model gets new replicas.
+    Replicas,
+    /// The whole process takes it over.
+    Process,
+    /// Sluice must be restarted.
+    Restart,
+}
+
+/// Every key of the file itself but those of `groups` and `models`.
+const FILE_KEYS: &[(&str, &str, Effect)] = &[
+    ("listen", "listen: 127.0.0.1:1", Effect::Restart),
+    ("admin", "admin: 127.0.0.1:1", Effect::Restart),
+    ("adminTokens", "adminTokens: x", Effect::Restart),
+    ("tls", "tls: {listen: 127.0.0.1:1, certificate: a, key: b}", Effect::Restart),
+    ("threads", "threads: 1000", Effect::Restart),
+    ("tracing", "tracing: {endpoint: 'http://c:4318'}", Effect::Restart),
+    ("tracing.endpoint", "tracing: {endpoint: 'http://c:4318'}", Effect::Restart),
+    ("tracing.sample", "tracing: {endpoint: 'http://c:4318', sample: 0.5}", Effect::Restart),
+    ("tracing.headers", "tracing: {endpoint: 'http://c:4318', headers: {a: b}}", Effect::Restart),
+    ("limits", "limits: {connections: 1}", Effect::Process),
+    ("shutdown", "shutdown: {deadline: 1s}", Effect::Process),
+    ("memory", "memory: 1Gi", Effect::Process),
+    ("limits.connections", "limits: {connections: 1}", Effect::Process),
+    ("limits.connectionsPerSource", "limits: {connectionsPerSource: 1}", Effect::Process),
+    ("limits.headTimeout", "limits: {headTimeout: 1s}", Effect::Process),
+    ("limits.idleTimeout", "limits: {idleTimeout: 1s}", Effect::Process),
+    ("limits.bodyTimeout", "limits: {bodyTimeout: 1s}", Effect::Process),
+    ("limits.writeTimeout", "limits: {writeTimeout: 1s}", Effect::Process),
+    ("limits.bodyMemory", "limits: {bodyMemory: 2Gi}", Effect::Process),
+    ("limits.streamsPerConnection", "limits: {streamsPerConnection: 1}", Effect::Process),
+    ("shutdown.drainDelay", "shutdown: {drainDelay: 1s}", Effect::Process),
+    ("shutdown.deadline", "shutdown: {deadline: 1s}", Effect::Process),
+];
+
+/// Every key of a model with a `command`.
+const MODEL_KEYS: &[(&str, &str, Effect)] = &[
+    ("env", "env: {A: b}", Effect::Replicas),
+    ("workingDirectory", "workingDirectory: /", Effect::Replicas),
+    ("stopCommand", "stopCommand: [a]", Effect::Model),
+    ("readiness", "readiness: {path: /x}", Effect::Model),
+    ("backendKey", "backendKey: k", Effect::Model),
+    ("passCredentials", "passCredentials: true", Effect::Model),
+    ("protocol", "protocol: http2", Effect::Model),
+    ("minReplicas", "minReplicas: 1", Effect::Model),
+    ("maxReplicas", "maxReplicas: 2", Effect::Model),
+    ("scaleTarget", "scaleTarget: 2", Effect::Model),
+    ("containerConcurrency", "containerConcurrency: 2", Effect::Model),
+    ("timeout", "timeout: 5", Effect::Model),
+    ("timeouts", "timeouts: {total: 5s}", Effect::Model),
+    ("idleAfter", "idleAfter: 1s", Effect::Model),
+    ("window", "window: 1s", Effect::Model),
+    ("startDeadline", "startDeadline: 1s", Effect::Model),
+    ("stopDeadline", "stopDeadline: 1s", Effect::Model),
+    ("drainDeadline", "drainDeadline: 1s", Effect::Model),
+    ("startAttempts", "startAttempts: 1", Effect::Model),
+    ("backoff", "backoff: {first: 1s}", Effect::Model),
+    ("bodyLimit", "bodyLimit: 1Mi", Effect::Model),
+    ("bodyMemory", "bodyMemory: 64Mi", Effect::Model),
+    ("queue", "queue: {length: 1}", Effect::Model),
+    ("memory", "memory: 1Gi", Effect::Model),
+    ("groups", "groups: [g]", Effect::Model),
+    ("preload", "preload: true", Effect::Model),
+    ("retryStale", "retryStale: false", Effect::Model),
+    ("annotations", "annotations: {autoscaling.knative.dev/max-scale: '2'}", Effect::Model),
+    ("readiness.path", "readiness: {path: /x}", Effect::Model),
+    ("readiness.period", "readiness: {period: 1s}", Effect::Model),
+    ("readiness.readyPeriod", "readiness: {readyPeriod: 1s}", Effect::Model),
+    ("readiness.timeout", "readiness: {timeout: 1s}", Effect::Model),
+    ("readiness.successes", "readiness: {successes: 2}", Effect::Model),
+    ("readiness.failures", "readiness: {failures: 2}", Effect::Model),
+    ("readiness.headers", "readiness: {headers: {a: b}}", Effect::Model),
+    ("timeouts.coldStart", "timeouts: {coldStart: 1s}", Effect::Model),
+    ("timeouts.queue", "timeouts: {queue: 1s}", Effect::Model),
+    ("timeouts.connect", "timeouts: {connect: 2s}", Effect::Model),
+    ("timeouts.firstByte", "timeouts: {firstByte: 1s}", Effect::Model),
+    ("timeouts.betweenBytes", "timeouts: {betweenBytes: 1s}", Effect::Model),
+    ("timeouts.total", "timeouts: {total: 1s}", Effect::Model),
+    ("backoff.first", "backoff: {first: 1s}", Effect::Model),
+    ("backoff.max", "backoff: {max: 1s}", Effect::Model),
+    ("queue.length", "queue: {length: 1}", Effect::Model),
+    ("queue.bytes", "queue: {bytes: 64Mi}", Effect::Model),
+];
+
+/// Keys with a test of their own, or of which only one value is possible.
+const ELSEWHERE: &[&str] =
+    &["groups", "models", "models[].name", "models[].command", "models[].url", "models[].urls"];
+const ONE_VALUE: &str = "models[].scaleMetric";
+const FROM_A_FILE: &str = "models[].backendKeyFile";
+
+#[test]
+fn a_changed_key_has_its_effect_and_touches_nothing_else() {
+    for (key, line, effect) in FILE_KEYS {
+        let top = key.split('.').next().unwrap();
+        let change = change(&format!("{line}\n{BASE}"));
+        let expected = match effect {
+            Effect::Restart => Change { restart_required: vec![top], ..Change::default() },
+            _ => Change { live: vec![top], ..Change::default() },
+        };
+        assert_eq!(change, expected, "{key}");
+    }
+    for (key, line, effect) in MODEL_KEYS {
+        let new = format!("{{name: a, command: [sh], {line}}}");
+        let change = change(&BASE.replace("{name: a, command: [sh]}", &new));
+        let replaced = if *effect == Effect::Replicas { names(&["a"]) } else { Vec::new() };
+        let expected = Change { changed: names(&["a"]), replaced, ..Change::default() };
+        assert_eq!(change, expected, "{key}");
+    }
+}
+
+#[test]
+fn groups_touch_their_members_only_and_another_address_replaces() {
+    let three = format!("{BASE}  - {{name: c, command: [sh]}}\n");
+    let change =
+        diff(&settings(&three), &settings(&format!("groups: [{{name: g, exclusive: [a, c]}}]\n{three}")));
+    assert_eq!(change, Change { changed: names(&["a", "c"]), ..Change::default() });
+    let fixed = |url: &str| settings(&BASE.replace("command: [sh]}", &format!("{url}}}")));
+    for (old, new) in [("url: http://a", "url: http://b"), ("urls: [http://a]", "urls: [http://b]")] {
+        let change = diff(&fixed(old), &fixed(new));
+        let expected = Change { changed: names(&["a"]), replaced: names(&["a"]), ..Change::default() };
+        assert_eq!(change, expected, "{old}");
+    }
+}
+
+#[test]
+fn a_key_read_from_a_file_changes_its_model_only() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let with = || {
+        let line = format!("{{name: a, command: [sh], backendKeyFile: {}}}", file.path().display());
+        settings(&BASE.replace("{name: a, command: [sh]}", &line))
+    };
+    std::fs::write(file.path(), "one").unwrap();
+    let old = with();
+    std::fs::write(file.path(), "two").unwrap();
+    assert_eq!(diff(&old, &with()), Change { changed: names(&["a"]), ..Change::default() });
+}
+
+#[test]
+fn every_key_has_an_effect_that_is_tested() {
+    let tested = |path: &str| {
+        let file = FILE_KEYS.iter().any(|(key, ..)| *key == path);
+        let model = MODEL_KEYS.iter().any(|(key, ..)| format!("models[].{key}") == path);
+        file || model || ELSEWHERE.contains(&path) || path == ONE_VALUE || path == FROM_A_FILE
+    };
+    for section in SECTIONS.iter().filter(|section| !matches!(section.path, "tls" | "groups[]")) {
+        for key in section.keys.iter().filter(|key| !matches!(key.kind, Kind::Later(_))) {
+            let dot = if section.path.is_empty() { "" } else { "." };
+            let path = format!("{}{dot}{}", section.path, key.name);
+            assert!(tested(&path), "`{path}` lacks a row that says what a reload does with it");
+        }
+    }
 }

@@ -432,9 +432,20 @@ fn the_documentation_holds_every_key() {
 }
 
 #[test]
+fn the_committed_schema_is_that_of_the_keys() {
+    let text = include_str!("../../../../deploy/sluice.schema.json");
+    let committed: serde_json::Value = serde_json::from_str(text).unwrap();
+    assert!(
+        committed == schema(),
+        "write the output of `sluice check --schema` to deploy/sluice.schema.json"
+    );
+}
+
+#[test]
 fn the_yaml_of_the_documentation_is_right() {
-    let text = include_str!("../../../../docs/configuration.md");
-    for block in text.split("```yaml\n").skip(1) {
+    let pages =
+        [include_str!("../../../../docs/configuration.md"), include_str!("../../../../docs/model-owners.md")];
+    for block in pages.iter().flat_map(|text| text.split("```yaml\n").skip(1)) {
         valid(block.split("```").next().unwrap());
     }
 }

@@ -71,11 +71,6 @@ const WRONG_LINES: &[(&str, &str, usize)] = &[
     ("annotations: {serving.kserve.io/autoscalerClass: hpa}", "SLU0011", 19),
     ("annotations: {example.org/team: a}", "SLU0010", 19),
     (
-        "annotations: {autoscaling.knative.dev/min-scale: '1', autoscaling.knative.dev/minScale: '1'}",
-        "SLU0020",
-        59,
-    ),
-    (
         "minReplicas: 2\n    maxReplicas: 5\n    annotations: {autoscaling.knative.dev/min-scale: '1'}",
         "SLU0020",
         0,
@@ -387,4 +382,23 @@ fn a_wrong_collector_is_an_error() {
         let found = places(&report.problems);
         assert_eq!((found.len(), found[0].0), (1, code), "{keys}: {report}");
     }
+}
+
+#[test]
+fn of_two_spellings_of_an_annotation_that_with_hyphens_wins_and_the_other_is_noted() {
+    for keys in ["minScale: '3', K/min-scale: '1'", "min-scale: '1', K/minScale: '3'"] {
+        let keys = format!("K/{keys}").replace("K/", "autoscaling.knative.dev/");
+        let text = model(&format!("maxReplicas: 5\nannotations: {{{keys}}}"));
+        assert_eq!(spec(&text).scale.min_replicas, 1, "{keys}");
+        let notes = valid(&text).notes;
+        assert!(notes.iter().any(|note| note.message.contains("minScale` is passed over")), "{notes:?}");
+    }
+}
+
+#[test]
+fn fixed_addresses_are_not_told_about_omitted_numbers_of_replicas() {
+    let notes = valid("models: [{name: m, url: http://a, containerConcurrency: 4}]\n").notes;
+    assert!(!notes.iter().any(|note| note.message.contains("an omitted")), "{notes:?}");
+    let notes = valid(&model("containerConcurrency: 4")).notes;
+    assert_eq!(notes.iter().filter(|note| note.message.contains("an omitted")).count(), 2, "{notes:?}");
 }
