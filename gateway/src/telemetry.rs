@@ -8,6 +8,7 @@
 //!
 //! Gauges are not kept: a scrape reads the state of those who own it.
 
+mod facade;
 mod process;
 pub(crate) mod table;
 mod text;
@@ -23,6 +24,7 @@ use sluice_scaler::Counts;
 
 use crate::admission::{Class, Reason};
 use crate::route::Table;
+pub use facade::install;
 use table::Name;
 pub(crate) use text::Exposition;
 pub use text::Format;
@@ -50,8 +52,6 @@ pub struct Sources<'a> {
     pub status: &'a FleetStatus,
     /// What the scaler has counted.
     pub counts: &'a BTreeMap<ModelName, Counts>,
-    /// Inputs in the scaler's journal, ever.
-    pub journal_inputs: u64,
     /// The time by the scaler's clock.
     pub now: Micros,
     /// The process wants traffic.
@@ -120,7 +120,9 @@ fn expose_process(out: &mut Exposition, sources: &Sources<'_>) {
     out.value(Name::StatusAge, &[], Duration::from(age).as_secs_f64());
     out.value(Name::ReloadTime, &[], CONFIGURED_AT.load(Relaxed) as f64 / 1e3);
     out.count(Name::ConnectionsRefused, &[], sources.connections_refused);
-    out.count(Name::JournalInputs, &[], sources.journal_inputs);
+    for (name, count) in facade::counters() {
+        out.count(name, &[], count);
+    }
     out.count(Name::Reloads, &["ok"], RELOADED.get());
     out.count(Name::Reloads, &["error"], NOT_RELOADED.get());
     out.count(Name::LogLost, &[], LOG_LINES_LOST.get());

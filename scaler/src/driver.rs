@@ -188,6 +188,7 @@ impl<B: Backend> Driver<B> {
         self.feed_demand(None);
         // The core may order a start in the very next step.
         self.backend.configure(&plan.launches);
+        self.board.configured(&plan.fleet.models.keys().cloned().collect());
         self.feed(Event::Configure(plan.fleet));
         // What was told of a model that the core did not know yet was told to nobody.
         self.fed.clear();
@@ -270,8 +271,9 @@ impl<B: Backend> Driver<B> {
     }
 
     fn feed(&mut self, event: Event) {
-        self.board.tally.input();
+        metrics::counter!("sluice_journal_inputs_total").increment(1);
         self.journal.step(&mut self.core, clock::now(), event, &mut self.batch.actions);
+        self.board.decided(self.core.decisions());
     }
 
     /// Puts new routes in force, then does what was decided, then tells.

@@ -3,10 +3,12 @@
 //!
 //! In one process both sides are called directly; between roles the same types travel over a stream.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use sluice_core::{Action, Demand, Drained, FleetSpec, FleetStatus, ModelName, ReplicaId, Routes};
+use sluice_core::{
+    Action, Decision, Demand, Drained, FleetSpec, FleetStatus, History, ModelName, ReplicaId, Routes,
+};
 use tokio::sync::oneshot;
 
 use crate::launch::Launch;
@@ -116,12 +118,30 @@ pub(crate) struct Board {
     status: arc_swap::ArcSwap<FleetStatus>,
     observer: OnceLock<Box<Observer>>,
     pub(crate) tally: Arc<Tally>,
+    decisions: Mutex<History>,
 }
 
 /// Is told the former status and the new one, from the thread that replaced it: short and without blocking.
 pub type Observer = dyn Fn(&FleetStatus, &FleetStatus) + Send + Sync;
 
 impl Board {
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.decisions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what a step has decided.
+    pub(crate) fn decided(&self, decisions: &[Decision]) {
+        if !decisions.is_empty() {
+            let mut history = self.history();
+            decisions.iter().for_each(|decision| history.push(decision));
+        }
+    }
+
+    /// Forgets the decisions about models that are not configured any more.
+    pub(crate) fn configured(&self, models: &BTreeSet<ModelName>) {
+        self.history().retain(models);
+    }
+
     pub(crate) fn put_up(&self, status: FleetStatus) {
         self.tally.decided(&status.models);
         let status = Arc::new(status);
@@ -149,9 +169,9 @@ impl Handle {
         self.board.status.load_full()
     }
 
-    /// Inputs that the core has had, each of which is in its journal.
-    pub fn inputs(&self) -> u64 {
-        self.board.tally.inputs()
+    /// The last decisions about one model or (`None`) all, the latest last.
+    pub fn decisions(&self, model: Option<&ModelName>) -> Vec<Arc<Decision>> {
+        self.board.history().of(model)
     }
 
     /// What became of starts and decisions so far, of every configured model that had any.

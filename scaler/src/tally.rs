@@ -4,7 +4,6 @@
 //! Written by the driver, read by whoever is scraped; one short lock. Must not influence anything.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_core::{ModelName, ModelStatus};
@@ -29,7 +28,6 @@ pub struct Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     entries: Mutex<BTreeMap<ModelName, Entry>>,
-    inputs: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -39,15 +37,6 @@ struct Entry {
 }
 
 impl Tally {
-    /// The core was given an input, which is in its journal.
-    pub(crate) fn input(&self) {
-        self.inputs.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn inputs(&self) -> u64 {
-        self.inputs.load(Relaxed)
-    }
-
     pub(crate) fn ready(&self, model: &ModelName) {
         self.change(model, |counts| counts.ready += 1);
     }

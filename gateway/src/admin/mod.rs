@@ -7,6 +7,7 @@
 pub mod api;
 pub mod auth;
 pub mod clock;
+pub mod decisions;
 pub mod events;
 mod guard;
 mod idempotency;

@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use super::api::{Config, Effects, Line, List, Model, Replica, ScaleOrder, Settings, SettingsChange};
+use super::decisions::Decision;
 use super::openapi::{Operation, text};
 use super::problem::Kind;
 
@@ -190,6 +191,15 @@ fn rest() -> Vec<Operation> {
         patch("/api/v1/models/{model}", "patchModel"),
         patch(SETTINGS, "patchSettings"),
         settings(of_model("delete", SETTINGS, "resetSettings", "Back to what the file says")),
+        Operation::new("get", "/api/v1/decisions", "listDecisions", "The last decisions, the latest last")
+            .query("model", json!({"type": "string"}), "Only those about this model.")
+            .query(
+                "limit",
+                json!({"type": "integer", "minimum": 1, "maximum": 1000}),
+                "Most items; 100 unless said.",
+            )
+            .json::<List<Decision>>(200, "The decisions.")
+            .problems(&[Kind::InvalidParameter, Kind::UnknownModel]),
         Operation::new("get", "/api/v1/config", "getConfig", "Which configuration is in force")
             .json::<Config>(200, "The configuration, without its values."),
         Operation::new("get", "/api/v1/journal", "getJournal", "The scaler's journal")

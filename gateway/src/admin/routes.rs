@@ -24,7 +24,7 @@ use super::auth::Role;
 use super::guard::{self, Reach};
 use super::idempotency::{self, Remembered};
 use super::problem::{Kind, Problem};
-use super::{api, openapi, orders, read, settings, state::AdminState, watch as follow};
+use super::{api, decisions, openapi, orders, read, settings, state::AdminState, watch as follow};
 use crate::telemetry::Format;
 
 /// API requests at once; a further one is refused at once.
@@ -77,6 +77,7 @@ pub(super) fn router(admin: AdminState, reach: Reach, stopping: watch::Receiver<
         .route("/api/v1/models/{*rest}", below_models)
         .route("/api/v1/replicas", get(read::replicas))
         .route("/api/v1/replicas/{id}", get(read::replica).post(orders::for_replica))
+        .route("/api/v1/decisions", get(decisions::list))
         .route("/api/v1/config", get(config))
         .route("/api/v1/journal", get(journal))
         .route("/api/v1/watch", get(follow::events))

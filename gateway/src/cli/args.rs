@@ -65,6 +65,8 @@ pub enum Command {
     Describe(DescribeArgs),
     /// Show what has changed lately.
     Events(EventsArgs),
+    /// Say why a model has the replicas that it has.
+    Explain(super::explain::ExplainArgs),
     /// Show what a model's replicas print.
     Logs(LogsArgs),
     /// Show models, replicas and events on a screen that follows them.

@@ -12,6 +12,7 @@ mod console;
 mod describe;
 mod events;
 pub mod exit;
+mod explain;
 mod get;
 mod logs;
 mod order;
@@ -86,6 +87,7 @@ fn execute(cli: Cli, console: &mut Console<'_>) -> Exit {
         Some(Command::Top(args)) => block_on(top::top(args, console.colour)),
         Some(Command::Completion(args)) => shell::completion(args.shell, console),
         Some(Command::Man(args)) => shell::man(args.dir.as_deref(), console),
+        Some(Command::Explain(args)) => block_on(explain::explain(args, console)),
         Some(Command::Logs(args)) => block_on(logs::logs(args, console)),
     };
     match result {

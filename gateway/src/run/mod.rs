@@ -112,6 +112,7 @@ fn start(args: RunArgs, loaded: (Loaded, Overlay), store: store::Store) -> Resul
     let reload = reload::Reload::new(args.config, loaded, store, events.clone());
     let loaded = reload.loaded();
     let open_files = files::raise_limit(&loaded.settings.limits);
+    telemetry::install();
     telemetry::configured();
     let settings = &loaded.settings;
     let (handle, inputs) = Handle::new();

@@ -42,7 +42,6 @@ impl Metrics {
             table,
             status: &self.handle.status(),
             counts: &self.handle.counts(),
-            journal_inputs: self.handle.inputs(),
             now: clock::now(),
             ready: self.readiness.verdict().passed(),
             connections: connections.open(),

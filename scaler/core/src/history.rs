@@ -17,6 +17,13 @@ pub struct History {
     models: BTreeMap<ModelName, VecDeque<Arc<Decision>>>,
 }
 
+impl Default for History {
+    /// A hundred decisions of each model.
+    fn default() -> Self {
+        History::new(100)
+    }
+}
+
 impl History {
     /// Keeps up to `per_model` (at least 1) decisions of each model.
     pub fn new(per_model: usize) -> History {

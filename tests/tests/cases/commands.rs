@@ -36,6 +36,9 @@ async fn orders_are_seen_through_and_told() {
     assert_eq!(sluice(&gw, &["scale", "m", "3"]).await.0, 5, "above maxReplicas");
     let (_, out, _) = sluice(&gw, &["describe", "model", "m"]).await;
     assert!(out.contains("2 ready, 0 starting") && out.contains("m: scale ordered"), "{out}");
+    let (_, out, _) = sluice(&gw, &["explain", "m", "-n", "50"]).await;
+    assert!(out.contains("desired 0 -> 1: wake order") && out.contains("did       start r0"), "{out}");
+    assert_eq!(sluice(&gw, &["explain", "nobody"]).await.0, 4);
     let (code, out, err) = sluice(&gw, &["sleep", "m", "--wait"]).await;
     assert_eq!(code, 0, "{out}{err}");
     let (_, out, _) = sluice(&gw, &["events", "--model", "m"]).await;

@@ -139,7 +139,8 @@ async fn fc_44_background_work_goes_on_after_reloads() {
     }
     eventually("n's last replica is gone", secs(5.0), async || gw.offspring().is_empty().then_some(())).await;
     let what = format!("{threads} threads and {descriptors} descriptors again");
-    eventually(&what, secs(3.0), async || {
+    // A thread that answered a scrape stays for ten seconds.
+    eventually(&what, secs(20.0), async || {
         (procs::threads(gw.pid()) <= threads && procs::descriptors(gw.pid()) <= descriptors + 2).then_some(())
     })
     .await;
