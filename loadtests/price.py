@@ -300,7 +300,8 @@ def main():
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--rows", default="target/loadtests/price.csv", help="where every row goes")
     parser.add_argument("scenarios", nargs="*", default=list(SCENARIOS), help=", ".join(SCENARIOS))
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
+    options.scenarios = options.scenarios or list(SCENARIOS)
     missing = [tool for tool in ("nginx", "h2load", "taskset") if not shutil.which(tool)]
     if missing or os.cpu_count() < 2:
         sys.exit(f"needs two cores and {', '.join(missing)}: apt-get install nginx-light nghttp2-client util-linux")
