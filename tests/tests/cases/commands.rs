@@ -121,6 +121,14 @@ impl Screen {
     }
 }
 
+/// A test that fails leaves no screen behind.
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn top_shows_orders_and_gives_the_terminal_back() {
     let gw = Gateway::start(&fleet(&[model("gemma", "{}", &[])])).await;
