@@ -39,7 +39,7 @@ pub struct Core {
     pub(crate) memory: Option<Bytes>,
     pub(crate) models: BTreeMap<ModelName, Model>,
     owners: BTreeMap<ReplicaId, ModelName>,
-    next_replica: u64,
+    pub(crate) next_replica: u64,
     /// Each model at most once, at its `due`.
     timers: BTreeSet<(Micros, ModelName)>,
     pub(crate) ledger: Ledger,
@@ -52,8 +52,10 @@ pub struct Core {
     /// Something was freed, or the limits changed, since the last look at those short of room.
     pub(crate) freed: bool,
     routes: Arc<Routes>,
+    /// Continues a former core and is not configured yet.
+    pub(crate) restored: bool,
     /// Decisions so far, ever.
-    decided: u64,
+    pub(crate) decided: u64,
     /// Those of the last step.
     #[serde(skip)]
     decisions: Vec<Decision>,
@@ -121,6 +123,32 @@ impl Core {
         self.shutting_down && self.owners.is_empty()
     }
 
+    /// The settings in force.
+    pub fn fleet(&self) -> FleetSpec {
+        let configured = self.models.iter().filter(|(_, model)| !model.removed);
+        let models = configured.map(|(name, model)| (name.clone(), model.spec.clone())).collect();
+        FleetSpec { models, memory: self.memory }
+    }
+
+    /// The time of its last step.
+    pub fn now(&self) -> Micros {
+        self.now
+    }
+
+    /// A `Tick` at that time would do nothing.
+    pub fn idles_at(&self, now: Micros) -> bool {
+        !self.freed && self.next_deadline().is_none_or(|due| due > now)
+    }
+
+    /// It is `former` again, perhaps later, with nothing in between.
+    pub fn continues(&self, former: &Core) -> bool {
+        let (mut this, mut former) = (self.clone(), former.clone());
+        former.now = former.now.max(this.now);
+        former.decisions.clear();
+        this.decisions.clear();
+        this == former
+    }
+
     /// The model of a replica that is not gone.
     pub fn owner(&self, replica: ReplicaId) -> Option<&ModelName> {
         self.owners.get(&replica)
@@ -141,6 +169,7 @@ impl Core {
     fn take_in(&mut self, event: &Event, touched: &mut BTreeSet<ModelName>, actions: &mut Vec<Action>) {
         match event {
             Event::Configure(fleet) => self.configure(fleet, touched),
+            Event::Demand(_) if self.restored => {}
             Event::Demand(demand) => {
                 self.report(demand);
                 touched.insert(demand.model.clone());
@@ -198,6 +227,9 @@ impl Core {
 
     fn configure(&mut self, fleet: &FleetSpec, touched: &mut BTreeSet<ModelName>) {
         self.memory = fleet.memory;
+        if std::mem::take(&mut self.restored) {
+            touched.extend(self.models.keys().cloned());
+        }
         for (name, model) in &mut self.models {
             if !model.removed && !fleet.models.contains_key(name) {
                 model.removed = true;

@@ -138,6 +138,14 @@ impl Default for Told {
     }
 }
 
+impl Told {
+    /// Replicas have ended with the process, and limits are found anew.
+    pub(crate) fn forget_replicas(&mut self) {
+        self.leaving.clear();
+        self.limits.clear();
+    }
+}
+
 #[cfg(test)]
 impl Model {
     /// The last record says what is desired and why.

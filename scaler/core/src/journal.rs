@@ -6,6 +6,8 @@
 //! former one before it is dropped, so there is always between one and two segments of history and it always begins
 //! with a snapshot. Must not know where a dump goes.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
@@ -15,7 +17,7 @@ use crate::event::Event;
 use crate::units::Micros;
 
 /// Version of the dump's format.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Bounded record of a core's inputs and outputs.
 #[derive(Clone, Debug)]
@@ -86,21 +88,41 @@ pub enum ReplayError {
 #[derive(Clone, Debug)]
 struct Segment {
     start: Core,
-    entries: Vec<Entry>,
+    entries: Vec<Arc<Entry>>,
 }
 
-/// One line of a dump after the first.
+/// One input with its time and what came of it: a line of a dump after the first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Entry {
-    now: Micros,
-    event: Event,
-    outcome: Outcome,
+pub struct Entry {
+    /// When it came in.
+    pub now: Micros,
+    /// The input.
+    pub event: Event,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// A dump as it was read.
+#[derive(Debug)]
+pub struct Tape {
+    /// The core before the first input.
+    pub start: Core,
+    /// Sluice was told to end at that moment: what follows is its way out.
+    pub ending: bool,
+    /// The inputs, in order.
+    pub entries: Vec<Entry>,
+    /// The last line was cut off, as a crash leaves it, and is left out.
+    pub torn: bool,
+    /// The line from which on nothing could be read.
+    pub unreadable: Option<ReplayError>,
 }
 
 /// The first line of a dump.
 #[derive(Serialize, Deserialize)]
 struct Snapshot<C> {
     format: u32,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    ending: bool,
     core: C,
 }
 
@@ -111,7 +133,13 @@ impl Journal {
     }
 
     /// One step of `core`, recorded. Appends its actions to `actions`. All steps of the core must go through here.
-    pub fn step(&mut self, core: &mut Core, now: Micros, event: Event, actions: &mut Vec<Action>) {
+    pub fn step(
+        &mut self,
+        core: &mut Core,
+        now: Micros,
+        event: Event,
+        actions: &mut Vec<Action>,
+    ) -> Arc<Entry> {
         if self.current.as_ref().is_some_and(|segment| segment.entries.len() >= self.inputs_per_segment) {
             self.former = self.current.take();
         }
@@ -120,7 +148,9 @@ impl Journal {
         let before = actions.len();
         core.step(now, &event, actions);
         let new = actions.get(before..).unwrap_or_default().to_vec();
-        segment.entries.push(Entry { now, event, outcome: Outcome::of(core, new) });
+        let entry = Arc::new(Entry { now, event, outcome: Outcome::of(core, new) });
+        segment.entries.push(entry.clone());
+        entry
     }
 
     /// The history as JSON lines: the snapshot, then one line per input.
@@ -128,40 +158,102 @@ impl Journal {
         let segments = || self.former.iter().chain(&self.current);
         let mut lines = Vec::new();
         let Some(first) = segments().next() else { return lines };
-        write_line(&mut lines, &Snapshot { format: FORMAT, core: &first.start });
-        segments().flat_map(|segment| &segment.entries).for_each(|entry| write_line(&mut lines, entry));
+        write_snapshot(&mut lines, &first.start, false);
+        segments().flat_map(|segment| &segment.entries).for_each(|entry| write_entry(&mut lines, entry));
         lines
+    }
+}
+
+/// Appends the first line of a dump that begins with this core; `ending` if Sluice was just told to end.
+pub fn write_snapshot(lines: &mut Vec<u8>, core: &Core, ending: bool) {
+    write_line(lines, &Snapshot { format: FORMAT, ending, core });
+}
+
+/// Appends a further line of a dump.
+pub fn write_entry(lines: &mut Vec<u8>, entry: &Entry) {
+    write_line(lines, entry);
+}
+
+/// Reads a dump as far as it can be read. What follows the last line's end is left out and said.
+///
+/// # Errors
+/// If the dump is empty, of another format, or its first line is not readable.
+pub fn read(dump: &[u8]) -> Result<Tape, ReplayError> {
+    let whole = dump.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let (dump, rest) = dump.split_at(whole);
+    let mut lines = dump.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).zip(1u64..);
+    let (first, line) = lines.next().ok_or(ReplayError::Empty)?;
+    let wrong = |line| move |source| ReplayError::Line { line, source };
+    let Snapshot { format, .. } =
+        serde_json::from_slice::<Snapshot<serde::de::IgnoredAny>>(first).map_err(wrong(line))?;
+    if format != FORMAT {
+        return Err(ReplayError::Format { found: format });
+    }
+    let Snapshot { core, ending, .. } =
+        serde_json::from_slice::<Snapshot<Core>>(first).map_err(wrong(line))?;
+    let torn = !rest.is_empty();
+    let mut tape = Tape { start: core, ending, entries: Vec::new(), torn, unreadable: None };
+    for (text, line) in lines {
+        match serde_json::from_slice(text).map_err(wrong(line)) {
+            Ok(entry) => tape.entries.push(entry),
+            Err(error) => {
+                tape.unreadable = Some(error);
+                break;
+            }
+        }
+    }
+    Ok(tape)
+}
+
+impl Tape {
+    /// The time of the last line.
+    pub fn until(&self) -> Micros {
+        self.entries.last().map_or(self.start.now, |entry| entry.now)
+    }
+
+    /// The core that the next run continues from: as it was when Sluice was told to end, else when it was last written
+    /// of.
+    pub fn into_last(self) -> Core {
+        let mut core = self.start;
+        let lived = self.entries.iter().take_while(|entry| !self.ending && entry.event != Event::Shutdown);
+        let mut actions = Vec::new();
+        for entry in lived {
+            core.step(entry.now, &entry.event, &mut actions);
+            actions.clear();
+        }
+        core
+    }
+
+    /// Lives through it again, until its end or the first input with another outcome. Shows each input with the outcome
+    /// of the replay, the differing one included; returns what was found and the core at the end.
+    pub fn replay(&self, mut show: impl FnMut(&Entry, &Outcome)) -> (ReplayReport, Core) {
+        let mut core = self.start.clone();
+        let mut report = ReplayReport { inputs: 0, difference: None };
+        for (entry, line) in self.entries.iter().zip(2..) {
+            let mut actions = Vec::new();
+            core.step(entry.now, &entry.event, &mut actions);
+            report.inputs += 1;
+            let replayed = Outcome::of(&core, actions);
+            show(entry, &replayed);
+            if replayed != entry.outcome {
+                report.difference = Some(Difference { line, recorded: entry.outcome.clone(), replayed });
+                break;
+            }
+        }
+        (report, core)
     }
 }
 
 /// Runs a dump again, until its end or the first input with another outcome.
 ///
 /// # Errors
-/// If the dump is empty, of another format or not readable.
+/// If the dump is empty, of another format or not readable; a torn last line is no error.
 pub fn replay(dump: &[u8]) -> Result<ReplayReport, ReplayError> {
-    let mut lines = dump.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).zip(1u64..);
-    let (first, line) = lines.next().ok_or(ReplayError::Empty)?;
-    let read = |source| ReplayError::Line { line, source };
-    let Snapshot { format, .. } =
-        serde_json::from_slice::<Snapshot<serde::de::IgnoredAny>>(first).map_err(read)?;
-    if format != FORMAT {
-        return Err(ReplayError::Format { found: format });
+    let mut tape = read(dump)?;
+    match tape.unreadable.take() {
+        Some(error) => Err(error),
+        None => Ok(tape.replay(|_, _| {}).0),
     }
-    let Snapshot { mut core, .. } = serde_json::from_slice::<Snapshot<Core>>(first).map_err(read)?;
-    let mut inputs = 0;
-    for (text, line) in lines {
-        let entry: Entry =
-            serde_json::from_slice(text).map_err(|source| ReplayError::Line { line, source })?;
-        let mut actions = Vec::new();
-        core.step(entry.now, &entry.event, &mut actions);
-        inputs += 1;
-        let replayed = Outcome::of(&core, actions);
-        if replayed != entry.outcome {
-            let difference = Some(Difference { line, recorded: entry.outcome, replayed });
-            return Ok(ReplayReport { inputs, difference });
-        }
-    }
-    Ok(ReplayReport { inputs, difference: None })
 }
 
 impl Outcome {
@@ -226,7 +318,7 @@ mod tests {
         let mut lines = lines(&history(10).dump());
         let line = lines.iter().position(|line| line.contains("Start")).unwrap();
         lines[line] = lines[line].replace("\"model\":\"m\"", "\"model\":\"n\"");
-        let difference = replay(lines.join("\n").as_bytes()).unwrap().difference.unwrap();
+        let difference = replay((lines.join("\n") + "\n").as_bytes()).unwrap().difference.unwrap();
         assert_eq!(difference.line, line as u64 + 1);
         assert_ne!(difference.recorded, difference.replayed);
     }
@@ -235,7 +327,7 @@ mod tests {
     fn a_missing_input_is_found() {
         let mut lines = lines(&history(100).dump());
         lines.remove(4);
-        assert!(replay(lines.join("\n").as_bytes()).unwrap().difference.is_some());
+        assert!(replay((lines.join("\n") + "\n").as_bytes()).unwrap().difference.is_some());
     }
 
     #[test]
@@ -243,9 +335,13 @@ mod tests {
         assert!(matches!(replay(b""), Err(ReplayError::Empty)));
         assert!(Journal::new(5).dump().is_empty());
         let dump = history(10).dump();
-        let cut = replay(&dump[..dump.len() - 20]);
-        assert!(matches!(cut, Err(ReplayError::Line { line: 16, .. })), "{cut:?}");
-        let other = String::from_utf8(dump).unwrap().replacen("\"format\":2", "\"format\":7", 1);
+        let cut = &dump[..dump.len() - 20];
+        assert!(read(cut).unwrap().torn);
+        assert_eq!(replay(cut).unwrap(), ReplayReport { inputs: 14, difference: None });
+        let inside = [&dump[..dump.len() - 20], &dump[dump.len() - 5..]].concat();
+        let broken = replay(&inside);
+        assert!(matches!(broken, Err(ReplayError::Line { line: 16, .. })), "{broken:?}");
+        let other = String::from_utf8(dump).unwrap().replacen("\"format\":3", "\"format\":7", 1);
         assert!(matches!(replay(other.as_bytes()), Err(ReplayError::Format { found: 7 })));
     }
 

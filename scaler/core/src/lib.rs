@@ -23,6 +23,7 @@ mod lifecycle;
 mod model;
 pub mod report;
 mod residency;
+mod restore;
 mod room;
 mod routes;
 pub mod spec;
@@ -33,6 +34,7 @@ pub mod units;
 mod victims;
 mod wake;
 mod want;
+pub mod what_if;
 mod window;
 
 #[cfg(test)]

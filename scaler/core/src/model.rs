@@ -191,7 +191,9 @@ impl Model {
     pub fn report(&mut self, demand: &Demand, now: Micros) {
         let total = demand.in_flight.saturating_add(demand.queued);
         let quiet_before = self.load.as_ref().and_then(|load| load.quiet);
-        let quiet = (total == 0).then(|| demand.idle_since.or(quiet_before).unwrap_or(now).min(now));
+        // A model taken over from a former run is as idle as it was then.
+        let used = Some(self.used).filter(|&used| self.load.is_none() && used > Micros::ZERO);
+        let quiet = (total == 0).then(|| demand.idle_since.or(quiet_before).or(used).unwrap_or(now).min(now));
         self.used = self.used.max(quiet.unwrap_or(now));
         self.load = Some(Load {
             in_flight: demand.in_flight,

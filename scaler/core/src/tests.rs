@@ -7,6 +7,8 @@ mod cases;
 mod decisions;
 mod orders;
 mod residency;
+mod restore;
 mod scaling;
 mod simulation;
+mod what_if;
 mod world;
