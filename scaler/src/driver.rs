@@ -222,7 +222,7 @@ impl<B: Backend> Driver<B> {
         let Some(spec) = self.specs.get(&model) else { return Err(CommandError::UnknownModel(model)) };
         let most = match spec {
             (Source::Fixed(_), _) => return Err(CommandError::FixedModel(model)),
-            (Source::Launched, most) => *most,
+            (Source::Launched | Source::Elsewhere, most) => *most,
         };
         if let Command::Scale(_, Some(asked)) = *command
             && asked > most

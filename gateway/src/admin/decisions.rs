@@ -36,8 +36,10 @@ pub struct Decision {
     pub rule: String,
     /// What was known.
     pub inputs: Inputs,
-    /// How the load became a number of replicas; null where an order or a fact left it no say.
+    /// How the load became a number of replicas; null where an order or a fact left it no say, and under `compat: kpa`.
     pub sized: Option<Sized>,
+    /// The same under `compat: kpa`; null also as long as the KPA has not decided.
+    pub kpa: Option<Kpa>,
     /// Limits in force, in the order in which they were applied.
     pub limits: Vec<Limit>,
     /// What was done about it at once.
@@ -78,11 +80,46 @@ pub struct Sized {
     pub asked: u32,
 }
 
+/// The last decision of the KPA under `compat: kpa`, in Knative's terms. Averages, target and capacity are in the unit
+/// of the metric, the rest are replicas.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Kpa {
+    /// Average over the stable window.
+    pub stable: f64,
+    /// Average over the panic window.
+    pub panic: f64,
+    /// What one replica is to carry, utilization included.
+    pub target: f64,
+    /// Ready replicas that it counted with.
+    pub ready: u32,
+    /// Replicas for the stable average.
+    pub want_stable: f64,
+    /// Replicas for the panic average.
+    pub want_panic: f64,
+    /// The largest count of this panic, which holds until it ends; null outside of a panic.
+    pub held_by_panic: Option<u32>,
+    /// Most that `max-scale-up-rate` allows.
+    pub most: f64,
+    /// Fewest that `max-scale-down-rate` allows.
+    pub least: f64,
+    /// Replicas before `min-scale`, `max-scale` and `initial-scale`.
+    pub desired: u32,
+    /// Capacity to spare beyond `target-burst-capacity`; negative if there is too little.
+    pub excess_burst_capacity: i32,
+    /// What decided `desired`.
+    pub rule: String,
+    /// Fewest replicas, before so many were ready once `initial-scale` included.
+    pub min: u32,
+    /// Most replicas; 0 is no limit.
+    pub max: u32,
+}
+
 /// A limit: so many replicas went into it and so many came out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Limit {
-    /// `minReplicas`, `maxReplicas`, `backOff` or `room`.
+    /// `minReplicas`, `maxReplicas`, `initialScale`, `backOff` or `room`.
     pub kind: String,
     /// Replicas that were asked for.
     pub before: u32,
@@ -148,6 +185,7 @@ fn document(decision: &sluice_core::Decision, now: Moment) -> Decision {
             leaving: known.leaving,
         },
         sized: sized(&decision.reasoning),
+        kpa: kpa(&decision.reasoning),
         limits: limits.collect(),
         deeds: decision.deeds.iter().map(deed).collect(),
     }
@@ -155,7 +193,7 @@ fn document(decision: &sluice_core::Decision, now: Moment) -> Decision {
 
 fn sized(reasoning: &Reasoning) -> Option<Sized> {
     match reasoning {
-        Reasoning::Ordered => None,
+        Reasoning::Ordered | Reasoning::Kpa { .. } => None,
         Reasoning::Sized { requests, target_milli, want, window_largest, asked } => Some(Sized {
             requests: *requests,
             target: *target_milli as f64 / 1e3,
@@ -166,10 +204,31 @@ fn sized(reasoning: &Reasoning) -> Option<Sized> {
     }
 }
 
+fn kpa(reasoning: &Reasoning) -> Option<Kpa> {
+    let Reasoning::Kpa { decision: Some(decision), bounds: (min, max) } = reasoning else { return None };
+    Some(Kpa {
+        stable: decision.averages.stable,
+        panic: decision.averages.panic,
+        target: decision.target,
+        ready: decision.ready,
+        want_stable: decision.want_stable,
+        want_panic: decision.want_panic,
+        held_by_panic: decision.in_panic.then_some(decision.panic_memory),
+        most: decision.most,
+        least: decision.least,
+        desired: decision.desired,
+        excess_burst_capacity: decision.excess_burst_capacity,
+        rule: decision.rule.as_str().to_owned(),
+        min: *min,
+        max: *max,
+    })
+}
+
 fn limit_name(kind: LimitKind) -> &'static str {
     match kind {
         LimitKind::MinReplicas => "minReplicas",
         LimitKind::MaxReplicas => "maxReplicas",
+        LimitKind::InitialScale => "initialScale",
         LimitKind::BackOff => "backOff",
         LimitKind::Room => "room",
     }
@@ -190,7 +249,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
 
-    use sluice_core::{Core, Demand, Event, FleetSpec, LifeSpec, Micros, ModelSpec, ScaleSpec, Source};
+    use sluice_core::{
+        Core, Demand, Event, FleetSpec, LifeSpec, Micros, ModelSpec, Profile, ScaleSpec, Source,
+    };
 
     use super::*;
 
@@ -204,6 +265,7 @@ mod tests {
             idle_after: Micros::from_secs(60),
             window: Micros::from_secs(60),
             preload: false,
+            profile: Profile::Sized,
         };
         let life = LifeSpec {
             start_deadline: Micros::from_secs(60),

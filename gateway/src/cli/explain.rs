@@ -11,7 +11,7 @@ use super::console::Console;
 use super::exit::Failure;
 use super::table::short;
 use crate::admin::api::List;
-use crate::admin::decisions::Decision;
+use crate::admin::decisions::{Decision, Kpa};
 use crate::admin::path;
 
 /// `sluice explain`.
@@ -87,6 +87,13 @@ fn words(decision: &Decision) -> String {
             format!("{want} at {target} each, at most {window} in the window; asks for {}", sized.asked),
         );
     }
+    if let Some(kpa) = &decision.kpa {
+        line(
+            "averages",
+            format!("{} stable, {} panic; {} each", two(kpa.stable), two(kpa.panic), two(kpa.target)),
+        );
+        line("wants", kpa_wants(kpa));
+    }
     for limit in &decision.limits {
         let why = if limit.why.is_empty() { String::new() } else { format!(" ({})", limit.why) };
         line("limit", format!("{}: {} -> {}{why}", limit.kind, limit.before, limit.after));
@@ -102,6 +109,21 @@ fn words(decision: &Decision) -> String {
     out
 }
 
+/// From averages to the decider's answer.
+fn kpa_wants(kpa: &Kpa) -> String {
+    let held = kpa.held_by_panic.map_or_else(String::new, |held| format!("; panic holds {held}"));
+    let (stable, panic, least, most) = (kpa.want_stable, kpa.want_panic, kpa.least, kpa.most);
+    format!(
+        "{stable} stable, {panic} panic, from {least} to {most} at a time{held}; asks for {} ({})",
+        kpa.desired, kpa.rule
+    )
+}
+
+/// With at most two digits behind the point.
+fn two(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}
+
 fn load(decision: &Decision) -> String {
     let known = &decision.inputs;
     match (known.in_flight, known.queued, known.idle_ms) {
@@ -115,6 +137,25 @@ fn load(decision: &Decision) -> String {
 mod tests {
     use super::*;
     use crate::admin::decisions::{Inputs, Limit, Sized};
+
+    fn kpa() -> Kpa {
+        Kpa {
+            stable: 12.345_678,
+            panic: 40.0,
+            target: 7.0,
+            ready: 2,
+            want_stable: 2.0,
+            want_panic: 6.0,
+            held_by_panic: Some(7),
+            most: 2_000.0,
+            least: 1.0,
+            desired: 7,
+            excess_burst_capacity: -200,
+            rule: "held by panic".into(),
+            min: 0,
+            max: 0,
+        }
+    }
 
     #[test]
     fn a_decision_is_told_with_its_numbers_and_limits() {
@@ -140,6 +181,7 @@ mod tests {
                 window_largest: 4,
                 asked: 4,
             }),
+            kpa: None,
             limits: vec![Limit { kind: "maxReplicas".into(), before: 4, after: 2, why: String::new() }],
             deeds: vec!["start r3".into(), "drain r1: \u{1b}[2J".into()],
         };
@@ -154,6 +196,11 @@ mod tests {
   did       drain r1:  [2J
 "
         );
+        let by_kpa = Decision { sized: None, kpa: Some(kpa()), ..decision.clone() };
+        let text = words(&by_kpa);
+        assert!(text.contains("  averages  12.35 stable, 40 panic; 7 each\n"), "{text}");
+        let wants = "2 stable, 6 panic, from 1 to 2000 at a time; panic holds 7; asks for 7 (held by panic)";
+        assert!(text.contains(&format!("  wants     {wants}\n")), "{text}");
         let idle =
             Inputs { in_flight: Some(0), queued: Some(0), idle_ms: Some(300_000), ..decision.inputs.clone() };
         let idle = Decision { before: 0, after: 0, inputs: idle, ..decision };

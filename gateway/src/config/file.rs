@@ -11,6 +11,7 @@ use sluice_core::{Bytes, FleetSpec, ModelName};
 use sluice_scaler::Plan;
 use sluice_scaler::launch::Launch;
 
+use super::autoscaler;
 use super::keys;
 use super::launch;
 use super::model::{self, Draft};
@@ -43,8 +44,10 @@ pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Option<Rea
     let shutdown = shutdown(&top.table("shutdown"));
     let tracing = tracing(&top);
     let memory = top.size("memory");
+    let kpa = plain(top.choice("compat")) == "kpa";
+    let cluster = autoscaler::read(&top.table("configAutoscaler"), kpa);
     let mut drafts: Vec<Draft> =
-        top.tables("models").iter().filter_map(|table| model::read(table, created)).collect();
+        top.tables("models").iter().filter_map(|table| model::read(table, created, &cluster)).collect();
     refuse_taken_names(reader, &drafts);
     groups(&top, &mut drafts);
     check_memory(reader, memory, &drafts);

@@ -3,6 +3,8 @@
 //!
 //! The one table from which reading, suggestions and documentation come. Must not know how a value is used.
 
+use super::autoscaler::CLUSTER;
+
 /// A table of the file.
 #[derive(Debug)]
 pub(super) struct Section {
@@ -26,6 +28,8 @@ pub(super) enum Kind {
     Integer(u64, u64),
     /// A number with up to three decimals.
     Decimal(&'static str, &'static str),
+    /// A number as Go and Rust read one, such as `0.7` or `1e2`.
+    Float(&'static str, &'static str),
     Duration(&'static str, &'static str),
     /// A duration, or `none`.
     Limit(&'static str, &'static str),
@@ -86,8 +90,11 @@ macro_rules! section {
     };
 }
 
-/// What replicas can be scaled by elsewhere.
-pub(super) const OTHER_METRICS: &[&str] = &["rps", "cpu", "memory"];
+/// What replicas can be scaled by.
+pub(super) const METRIC: Kind = Kind::Choice(&["concurrency", "rps"], &["cpu", "memory"]);
+
+/// Whose rules say how many replicas.
+const COMPAT: Kind = Kind::Choice(&["none", "kpa"], &["hpa", "keda", "ray"]);
 
 // The file.
 section! { pub(super) TOP, "";
@@ -110,14 +117,18 @@ section! { pub(super) TOP, "";
     tracing: Kind::Table(&TRACING) => Words("no traces");
     /// Memory that all replicas Sluice has started may use together, by their models' `memory`.
     memory: Kind::Size("1Mi", "1024Ti") => Words("unlimited");
+    /// Whose rules say how many replicas models have: `kpa` are those of Knative's pod autoscaler, `none` Sluice's own,
+    /// the profile `sized`. A model may say otherwise.
+    compat: COMPAT => Value("none");
+    /// Knative's cluster-wide settings for models under `compat: kpa`, as in the ConfigMap `config-autoscaler`.
+    configAutoscaler: Kind::Table(&CLUSTER) => Words("see below");
     /// Models that must not run at the same time.
     groups: Kind::Tables(&GROUP) => Words("none");
     /// The models. `[]` serves none.
     models: Kind::Tables(&MODEL) => Required;
     gpus: Kind::Later("this version places replicas by `memory` only") => Words("-");
     projects: Kind::Later("this version has no tenants") => Words("-");
-    compat: Kind::Later("this version scales by the profile `sized` only") => Words("-");
-    profile: Kind::Later("this version scales by the profile `sized` only") => Words("-");
+    profile: Kind::Later("`compat` says whose rules decide; without it the profile `sized` does") => Words("-");
     keys: Kind::Later("this version takes requests from whoever reaches the listener") => Words("-");
     priorities: Kind::Later("this version serves requests in the order of their arrival") => Words("-");
 }
@@ -210,24 +221,29 @@ section! { pub(super) MODEL, "models[]";
     passCredentials: Kind::Switch => Value("false");
     /// What replicas speak. `http2` is for servers with streams in both directions.
     protocol: Kind::Choice(&["http1", "http2"], &["http3"]) => Value("http1");
+    /// Whose rules say how many replicas: `kpa` are those of Knative's pod autoscaler, `none` Sluice's own.
+    compat: COMPAT => Words("the file's `compat`");
     /// Never fewer replicas; 0 lets the model go to zero.
     minReplicas: Kind::Integer(0, 10_000) => Value("0");
-    /// Never more replicas. One, because a machine is easily full; 0 does not mean unlimited here.
-    maxReplicas: Kind::Integer(1, 10_000) => Words("`minReplicas`, and at least 1");
+    /// Never more replicas. One if left out, because a machine is easily full. 0 is unlimited under `compat: kpa`, and
+    /// refused otherwise.
+    maxReplicas: Kind::Integer(0, 10_000) => Words("`minReplicas`, and at least 1");
     /// Requests in flight or waiting per replica that are aimed at.
     scaleTarget: Kind::Decimal("0.01", "1000000") => Words("`containerConcurrency` if above 0, else 100");
     /// What `scaleTarget` counts.
-    scaleMetric: Kind::Choice(&["concurrency"], OTHER_METRICS) => Value("concurrency");
-    /// Requests in flight at one replica at most; 0 is unlimited.
+    /// `rps`, requests that arrive per second, only under `compat: kpa`.
+    scaleMetric: METRIC => Value("concurrency");
+    /// Requests in flight at one replica at most; 0 is unlimited, and the default under `compat: kpa`.
     containerConcurrency: Kind::Integer(0, 1_000_000) => Words("`scaleTarget` rounded up if set, else 0");
     /// From dispatch to the last byte of the answer; a bare number is seconds. Same as `timeouts.total`.
     timeout: Kind::Seconds("1ms", "30d") => Value("none");
     /// Time budgets of a request, each its own.
     timeouts: Kind::Table(&TIMEOUTS) => Words("see below");
     /// With nothing in flight or waiting for so long a model with `minReplicas: 0` goes to zero. Longer
-    /// than a person's pause between two questions.
+    /// than a person's pause between two questions. Under `compat: kpa` it ends orders only.
     idleAfter: Kind::Duration("0", "30d") => Value("5m");
-    /// Replicas are given up when so long none of them was wanted. Knative's stable window.
+    /// Replicas are given up when so long none of them was wanted. Knative's stable window; under `compat: kpa` from 6 s
+    /// on, in whole seconds.
     window: Kind::Duration("100ms", "1h") => Value("60s");
     /// From the start of a replica to its readiness; later the start has failed. Room for reading a large
     /// model from a disk.
@@ -252,24 +268,29 @@ section! { pub(super) MODEL, "models[]";
     memory: Kind::Size("0", "1024Ti") => Value("0");
     /// Exclusive groups that it belongs to; the same as standing in `groups[].exclusive`.
     groups: Kind::Names => Words("none");
-    /// Start one replica at once although nothing asked for it yet.
+    /// Start one replica at once although nothing asked for it yet. Under `compat: kpa` initial-scale says that.
     preload: Kind::Switch => Value("false");
     /// Send a request a second time when a kept connection broke before a byte of the answer. The replica
     /// cannot have taken it in the usual case.
     retryStale: Kind::Switch => Value("true");
-    /// Knative's names for some of these keys, see below.
+    /// Accepted, as KServe does; nothing reads it.
+    scaleMetricType: Kind::Text => Words("none");
+    /// Knative's name of `timeout`; 0 leaves it out.
+    timeoutSeconds: Kind::Integer(0, 2_592_000) => Words("none");
+    /// Knative's name of `timeouts.firstByte`; 0 leaves it out.
+    responseStartTimeoutSeconds: Kind::Integer(0, 2_592_000) => Words("none");
+    /// Knative's name of `timeouts.betweenBytes`; 0 leaves it out.
+    idleTimeoutSeconds: Kind::Integer(0, 2_592_000) => Words("none");
+    /// Knative's names for some of these keys, and its further settings, see below.
     annotations: Kind::Annotations => Words("none");
     gpu: Kind::Later("this version places replicas by `memory` only") => Words("-");
-    compat: Kind::Later("this version scales by the profile `sized` only") => Words("-");
-    profile: Kind::Later("this version scales by the profile `sized` only") => Words("-");
+    profile: Kind::Later("`compat` says whose rules decide; without it the profile `sized` does") => Words("-");
     aliases: Kind::Later("a model answers to its `name` only") => Words("-");
     priority: Kind::Later("this version serves requests in the order of their arrival") => Words("-");
     project: Kind::Later("this version has no tenants") => Words("-");
     sleep: Kind::Later("this version keeps replicas running or stops them") => Words("-");
     canaryTrafficPercent: Kind::Later("this version has one revision per model") => Words("-");
-    scaleMetricType: Kind::Later("KServe accepts it and reads it nowhere") => Words("-");
     autoScaling: Kind::Later("`scaleTarget` counts requests") => Words("-");
-    timeoutSeconds: Kind::Later("KServe's name for it is `timeout`") => Words("-");
 }
 
 section! { READINESS, "models[].readiness";
@@ -320,8 +341,10 @@ section! { QUEUE, "models[].queue";
 }
 
 /// The tables in the order of the documentation.
-pub(super) static SECTIONS: &[&Section] =
-    &[&TOP, &TLS, &LIMITS, &SHUTDOWN, &TRACING, &GROUP, &MODEL, &READINESS, &TIMEOUTS, &BACKOFF, &QUEUE];
+pub(super) static SECTIONS: &[&Section] = &[
+    &TOP, &TLS, &LIMITS, &SHUTDOWN, &TRACING, &CLUSTER, &GROUP, &MODEL, &READINESS, &TIMEOUTS, &BACKOFF,
+    &QUEUE,
+];
 
 impl Section {
     pub fn find(&self, name: &str) -> Option<&'static Key> {
@@ -334,9 +357,10 @@ impl Kind {
     pub fn range(&self) -> String {
         match self {
             Kind::Integer(min, max) => format!("{min} to {max}"),
-            Kind::Decimal(min, max) | Kind::Duration(min, max) | Kind::Size(min, max) => {
-                format!("{min} to {max}")
-            }
+            Kind::Decimal(min, max)
+            | Kind::Float(min, max)
+            | Kind::Duration(min, max)
+            | Kind::Size(min, max) => format!("{min} to {max}"),
             Kind::Limit(min, max) | Kind::Seconds(min, max) => format!("{min} to {max}, or `none`"),
             Kind::Switch => "`true` or `false`".to_owned(),
             Kind::Choice(words, _) => {

@@ -5,6 +5,7 @@
 //! into typed values; what holds between keys is checked on the way to [`Settings`].
 
 mod annotations;
+mod autoscaler;
 mod excerpt;
 mod expand;
 mod file;

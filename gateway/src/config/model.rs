@@ -9,6 +9,7 @@ use std::time::Duration;
 use sluice_core::{Bytes, LifeSpec, Micros, ModelName, ModelSpec, Source};
 use sluice_scaler::launch::Launch;
 
+use super::autoscaler::Cluster;
 use super::launch::{self, Launching};
 use super::reader::{Set, Table, malformed, plain};
 use super::report::{Code, Fault};
@@ -35,11 +36,11 @@ pub(super) struct Draft {
 }
 
 /// Reads one model; `None` if its name or its source is not known, which is a fault already.
-pub(super) fn read(model: &Table<'_>, created: u64) -> Option<Draft> {
+pub(super) fn read(model: &Table<'_>, created: u64, cluster: &Cluster) -> Option<Draft> {
     let name = name(model);
     let life = life(model);
     let launching = launch::read(model, life.stop_deadline.into());
-    let scale = scale::read(model);
+    let scale = scale::read(model, cluster);
     let sizes = Sizes::read(model);
     let timeouts = timeouts(model);
     let protocol = match plain(model.choice("protocol")).as_str() {
@@ -143,16 +144,8 @@ fn life(model: &Table<'_>) -> LifeSpec {
 
 fn timeouts(model: &Table<'_>) -> Timeouts {
     let table = model.table("timeouts");
-    let total = table.limit("total");
-    let short = model.limit("timeout");
-    if let (Some(total), Some(short)) = (total, short)
-        && total.given
-        && short.given
-        && total.value != short.value
-    {
-        let message = format!("`timeouts.total` on line {} says something else", total.place.line);
-        model.reader.fault(Fault::new(Code::Conflict, short.place, message).help("keep one of the two"));
-    }
+    let short = agree(model, "timeout", model.limit("timeout"), seconds(model, "timeoutSeconds"));
+    let total = agree(model, "timeouts.total", table.limit("total"), short.filter(|set| set.given));
     if let Some(set) = short.filter(|set| set.given && set.value.is_some()) {
         let fault =
             Fault::new(Code::Deviation, set.place, "`timeout` begins when a replica gets the request");
@@ -160,16 +153,39 @@ fn timeouts(model: &Table<'_>) -> Timeouts {
                     here `timeouts.coldStart` and `timeouts.queue` bound those";
         model.reader.note(fault.help(help));
     }
+    let first_byte = seconds(model, "responseStartTimeoutSeconds");
+    let between = seconds(model, "idleTimeoutSeconds");
     let timeouts = Timeouts {
         cold_start: plain(table.duration("coldStart")),
         queue: plain(table.duration("queue")),
         connect: plain(table.duration("connect")),
-        first_byte: plain(table.limit("firstByte")),
-        between_bytes: plain(table.limit("betweenBytes")),
-        total: plain(short.filter(|set| set.given).or(total)),
+        first_byte: plain(agree(model, "timeouts.firstByte", table.limit("firstByte"), first_byte)),
+        between_bytes: plain(agree(model, "timeouts.betweenBytes", table.limit("betweenBytes"), between)),
+        total: plain(total),
     };
     table.done();
     timeouts
+}
+
+type Limit = Option<Set<Option<Duration>>>;
+
+/// Knative's seconds; its 0 is as good as nothing.
+fn seconds(model: &Table<'_>, name: &'static str) -> Limit {
+    let set = model.integer(name).filter(|set| set.value > 0)?;
+    Some(Set { value: Some(Duration::from_secs(set.value)), place: set.place, given: true })
+}
+
+/// A limit and its other name: either may be set, both must agree.
+fn agree(model: &Table<'_>, name: &str, own: Limit, other: Limit) -> Limit {
+    let (Some(own), Some(other)) = (own, other) else { return own.or(other) };
+    if !own.given || !other.given {
+        return Some(if own.given { own } else { other });
+    }
+    if own.value != other.value {
+        let message = format!("`{name}` on line {} says something else", own.place.line);
+        model.reader.fault(Fault::new(Code::Conflict, other.place, message).help("keep one of the two"));
+    }
+    Some(own)
 }
 
 /// How much of request bodies may be held; what is left out follows the largest body.

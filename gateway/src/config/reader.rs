@@ -303,6 +303,26 @@ impl<'a> Table<'a> {
         })
     }
 
+    /// A finite number.
+    pub fn float(&self, name: &'static str) -> Option<Set<f64>> {
+        self.read(name, |key, text| {
+            let Kind::Float(min, max) = key.kind else { unreachable!("`{name}` is not a number") };
+            let number = |text: &str| text.parse::<f64>().ok().filter(|value| value.is_finite());
+            let value = number(text).ok_or_else(|| malformed(name, text, "write a number, such as `0.7`"))?;
+            within(key, value, number(min).unwrap_or(0.0), number(max).unwrap_or(f64::MAX))
+        })
+    }
+
+    /// A span of time in whole seconds.
+    pub fn whole_seconds(&self, name: &'static str) -> Option<Set<Duration>> {
+        let set = self.duration(name);
+        if let Some(set) = set.filter(|set| set.value.subsec_nanos() != 0) {
+            let fault = malformed(name, "a fraction of a second", "write whole seconds");
+            self.reader.fault(Fault { place: set.place, ..fault });
+        }
+        set
+    }
+
     /// A span of time.
     pub fn duration(&self, name: &'static str) -> Option<Set<Duration>> {
         self.read(name, |key, text| {

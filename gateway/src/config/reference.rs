@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::annotations::ANNOTATIONS;
+use super::annotations::{ANNOTATIONS, REFUSED};
 use super::keys::{Key, Kind, Omitted, SECTIONS, Section};
 use super::report::Code;
 
@@ -18,6 +18,11 @@ pub fn reference() -> String {
         table(&mut out, &format!("{mark}{title}{mark}"), section);
     }
     table(&mut out, "`models[].annotations`", &ANNOTATIONS);
+    out.push_str("Known and refused:\n\n| annotation | instead |\n|---|---|\n");
+    for (name, instead) in REFUSED {
+        line(&mut out, format_args!("| `{name}` | {instead} |"));
+    }
+    out.push('\n');
     out.push_str("### Codes\n\n| code | meaning |\n|---|---|\n");
     for code in Code::ALL {
         line(&mut out, format_args!("| {} | {} |", code.id(), code.title()));

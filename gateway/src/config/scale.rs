@@ -1,61 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The keys of a model that say how many replicas, and where they differ from what the same words mean
-//! elsewhere.
+//! The keys of a model that say how many replicas.
 //!
-//! Owns how a key and its annotation meet and how the target and the hard limit follow from each other.
+//! Owns how a key and its annotation meet, and who decides by them. What they come to is the profile's affair.
+
+mod kpa;
+mod sized;
+
+use std::time::Duration;
 
 use sluice_core::ScaleSpec;
 
 use super::annotations::{self, Annotations};
-use super::reader::{Set, Table, plain};
+use super::autoscaler::Cluster;
+use super::reader::{Set, Table};
 use super::report::{Code, Fault};
-use super::tree::Place;
-use super::units::show_milli;
-
-/// Aimed at where neither a target nor a limit is set: Knative's default.
-const DEFAULT_TARGET: u64 = 100_000;
-/// The least target, as in Knative: 0.01.
-const LEAST_TARGET: u64 = 10;
 
 /// Reads the scaling keys of a model whose replicas Sluice starts.
-pub(super) fn read(model: &Table<'_>) -> ScaleSpec {
-    let said = annotations::read(model);
-    model.choice("scaleMetric");
-    let keys = Keys {
-        min: merge(model, "minReplicas", model.integer("minReplicas"), said.min_replicas),
-        max: merge(model, "maxReplicas", model.integer("maxReplicas"), said.max_replicas),
-        target: merge(model, "scaleTarget", model.milli("scaleTarget"), said.target),
-        concurrency: model.integer("containerConcurrency"),
-    };
-    let idle_after = merge(model, "idleAfter", model.duration("idleAfter"), said.idle_after);
-    let window = merge(model, "window", model.duration("window"), said.window);
-    let (min, max) = keys.bounds(model);
-    let (target, concurrency) = keys.target();
-    keys.note_deviations(model, &said);
-    ScaleSpec {
-        min_replicas: narrow(min),
-        max_replicas: narrow(max),
-        target_milli: utilized(target, said.utilization),
-        container_concurrency: narrow(concurrency),
-        idle_after: plain(idle_after).into(),
-        window: plain(window).into(),
-        preload: plain(model.switch("preload")),
+pub(super) fn read(model: &Table<'_>, cluster: &Cluster) -> ScaleSpec {
+    let compat = model.choice("compat");
+    let kpa = compat.as_ref().map_or(cluster.kpa, |set| set.value == "kpa");
+    let said = annotations::read(model, kpa);
+    let keys = Keys::read(model, &said);
+    if let Some(set) = compat.filter(|set| keys.fixed && set.value == "kpa") {
+        let fault = Fault::new(Code::NoEffect, set.place, "`compat` changes nothing for fixed addresses");
+        model.reader.note(fault.help("there is one replica for each address; remove it"));
+    }
+    match kpa {
+        true => kpa::read(model, &keys, &said, cluster),
+        false => sized::read(model, &keys, &said),
     }
 }
 
+/// What both profiles read. Of a key and its annotation it is what both agree on.
 struct Keys {
     min: Option<Set<u64>>,
     max: Option<Set<u64>>,
-    target: Option<Set<u64>>,
+    target: Option<Set<f64>>,
     concurrency: Option<Set<u64>>,
+    metric: Option<Set<String>>,
+    window: Option<Set<Duration>>,
+    idle_after: Option<Set<Duration>>,
+    preload: Option<Set<bool>>,
+    /// Addresses of somebody else's servers.
+    fixed: bool,
 }
 
 impl Keys {
-    fn bounds(&self, model: &Table<'_>) -> (u64, u64) {
-        let min = plain(self.min);
-        let Some(max) = self.max else { return (min, min.max(1)) };
+    fn read(model: &Table<'_>, said: &Annotations) -> Keys {
+        let target = model.milli("scaleTarget");
+        let target =
+            target.map(|set| Set { value: set.value as f64 / 1e3, place: set.place, given: set.given });
+        if let Some(set) = model.string("scaleMetricType") {
+            let fault = Fault::new(Code::NoEffect, set.place, "`scaleMetricType` changes nothing");
+            model.reader.note(fault.help("KServe accepts it and reads it nowhere, and so does sluice"));
+        }
+        Keys {
+            min: merge(model, "minReplicas", model.integer("minReplicas"), said.min_replicas),
+            max: merge(model, "maxReplicas", model.integer("maxReplicas"), said.max_replicas),
+            target: merge(model, "scaleTarget", target, said.target),
+            concurrency: model.integer("containerConcurrency"),
+            metric: merge(model, "scaleMetric", model.choice("scaleMetric"), said.metric.clone()),
+            window: merge(model, "window", model.duration("window"), said.window),
+            idle_after: model.duration("idleAfter"),
+            preload: model.switch("preload"),
+            fixed: ["url", "urls"].iter().any(|name| model.place_of(name).is_some()),
+        }
+    }
+
+    /// Refuses a least number of replicas above the greatest.
+    fn check_bounds(&self, model: &Table<'_>, min: u64, max: Set<u64>) {
         if min > max.value {
-            let place = self.min.map_or(max.place, |set| set.place);
+            let place = self.min.filter(|set| set.given).map_or(max.place, |set| set.place);
             let message = format!(
                 "`minReplicas` is {min} and `maxReplicas` on line {} is {}",
                 max.place.line, max.value
@@ -63,109 +78,43 @@ impl Keys {
             let help = "the least number of replicas cannot be above the greatest";
             model.reader.fault(Fault::new(Code::Bounds, place, message).help(help));
         }
-        (min, max.value)
     }
 
-    /// The target in thousandths and the hard limit: each follows from the other where it is not set itself.
-    fn target(&self) -> (u64, u64) {
-        let concurrency = match (self.concurrency, self.target) {
-            (Some(limit), _) => limit.value,
-            (None, Some(target)) => target.value.div_ceil(1_000),
-            (None, None) => 0,
-        };
-        let target = match self.target {
-            Some(target) => target.value,
-            None if concurrency > 0 => concurrency * 1_000,
-            None => DEFAULT_TARGET,
-        };
-        (target, concurrency)
-    }
-
-    /// What somebody who knows the words from KServe or Knative would not expect.
-    fn note_deviations(&self, model: &Table<'_>, said: &Annotations) {
-        let note = |place: Place, message: String, help: &str| {
-            model.reader.note(Fault::new(Code::Deviation, place, message).help(help));
-        };
-        let (target, concurrency) = self.target();
-        let aimed = self.target.or(self.concurrency.filter(|set| set.value > 0));
-        if let (Some(set), None) = (aimed, said.utilization) {
-            let (whole, part) = (show_milli(target), show_milli(target * 70 / 100));
-            let message =
-                format!("a target of {whole} is {whole} requests per replica here and {part} under Knative");
-            let help = "Knative aims at 70 % of it; \
-                        `autoscaling.knative.dev/target-utilization-percentage` says which is meant";
-            note(set.place, message, help);
-        }
-        if let (Some(set), None) = (self.target, self.concurrency) {
-            let message = format!("at most {concurrency} requests are sent to one replica at a time");
-            let help = "an omitted `containerConcurrency` is `scaleTarget` here and unlimited under KServe; \
-                        write it out, 0 is unlimited";
-            note(set.place, message, help);
-        }
-        if let Some(set) = self.target.filter(|set| concurrency > 0 && set.value > concurrency * 1_000) {
-            let message =
-                format!("the target {} is above `containerConcurrency` {concurrency}", show_milli(target));
-            let help =
-                "Knative aims at `containerConcurrency` then; here replicas are added once requests wait";
-            note(set.place, message, help);
-        }
-        self.note_omitted(model, said);
-        if let Some(place) = said.class {
-            let message = "the profile `sized` decides, not Knative's pod autoscaler".to_owned();
-            note(
-                place,
-                message,
-                "the keys keep their meaning, the arithmetic is another; remove the annotation",
-            );
-        }
-        if let Some(set) = said.idle_after {
-            let message = "the last replica goes this long after the last byte".to_owned();
-            note(set.place, message, "Knative waits for its window first; `idleAfter` says what holds here");
-        }
-    }
-
-    /// Defaults that differ, for files that use KServe's names at all. Fixed addresses are as many as they are.
-    fn note_omitted(&self, model: &Table<'_>, said: &Annotations) {
+    /// Notes defaults that differ, for files that use KServe's names at all. Fixed addresses are as many as they are.
+    fn note_omitted(&self, model: &Table<'_>, min: bool, max: bool) {
         let named = ["maxReplicas", "minReplicas", "scaleTarget", "containerConcurrency", "annotations"];
-        let fixed = ["url", "urls"].iter().any(|name| model.place_of(name).is_some());
-        if fixed || !named.iter().any(|name| model.place_of(name).is_some()) {
+        if self.fixed || !named.iter().any(|name| model.place_of(name).is_some()) {
             return;
         }
         let note = |message: &str, help: &str| {
             model.reader.note(Fault::new(Code::Deviation, model.place, message).help(help));
         };
-        if model.place_of("minReplicas").is_none() && said.min_replicas.is_none() {
+        if min {
             note("an omitted `minReplicas` is 0 here and 1 under KServe", "write it out");
         }
-        if self.max.is_none() {
+        if max {
             note("an omitted `maxReplicas` is one replica here and unlimited under KServe", "write it out");
         }
     }
 }
 
 /// A key and its annotation: either may be set, both must agree.
-fn merge<T: PartialEq + Copy>(
+fn merge<T: PartialEq>(
     model: &Table<'_>,
     name: &str,
     key: Option<Set<T>>,
     annotation: Option<Set<T>>,
 ) -> Option<Set<T>> {
-    let (Some(own), Some(said)) = (key, annotation) else { return key.or(annotation) };
+    let (own, said) = match (key, annotation) {
+        (Some(own), Some(said)) => (own, said),
+        (key, annotation) => return key.or(annotation),
+    };
     if !own.given {
-        return annotation;
+        return Some(said);
     }
     if own.value != said.value {
         let message = format!("this annotation contradicts `{name}` on line {}", own.place.line);
         model.reader.fault(Fault::new(Code::Conflict, said.place, message).help("keep one of the two"));
     }
-    key
-}
-
-fn utilized(target: u64, percent_milli: Option<Set<u64>>) -> u64 {
-    let percent = percent_milli.map_or(100_000, |set| set.value);
-    (target.saturating_mul(percent) / 100_000).max(LEAST_TARGET)
-}
-
-fn narrow(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
+    Some(own)
 }

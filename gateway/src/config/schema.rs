@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 use super::annotations::{self, ANNOTATIONS};
 use super::keys::{self, Key, Kind, Omitted, Section};
 
+/// A number as text.
+const FLOAT: &str = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$";
+
 /// Names of the keys of which a model has exactly one.
 const ORIGINS: [&str; 3] = ["command", "url", "urls"];
 
@@ -34,7 +37,7 @@ fn definitions() -> Value {
         "duration": {
             "anyOf": [
                 { "const": 0 },
-                { "type": "string", "pattern": r"^(0|([0-9]+(\.[0-9]+)?(us|µs|ms|s|m|h|d))+)$" },
+                { "type": "string", "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|μs|ms|s|m|h|d))+)$" },
                 { "$ref": "#/$defs/env" },
             ],
         },
@@ -92,6 +95,7 @@ fn value(kind: &Kind) -> Map<String, Value> {
     let json = match kind {
         Kind::Integer(min, max) => number("integer", json!(min), json!(max), r"^\+?[0-9]+$"),
         Kind::Decimal(min, max) => number("number", bound(min), bound(max), r"^[0-9]+(\.[0-9]+)?$"),
+        Kind::Float(min, max) => number("number", bound(min), bound(max), FLOAT),
         Kind::Duration(..) => refer("duration"),
         Kind::Limit(..) => json!({ "anyOf": [{ "const": "none" }, refer("duration")] }),
         Kind::Seconds(..) => {

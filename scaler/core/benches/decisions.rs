@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use sluice_core::{
-    Address, Bytes, Core, Demand, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelSpec, ReplicaEvent,
-    ReplicaId, ScaleSpec, Source,
+    Address, Bytes, Core, Demand, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelSpec, Profile,
+    ReplicaEvent, ReplicaId, ScaleSpec, Source,
 };
 
 const ROUNDS: u64 = 50;
@@ -21,6 +21,7 @@ fn spec() -> ModelSpec {
         idle_after: Micros::from_secs(300),
         window: Micros::from_secs(60),
         preload: false,
+        profile: Profile::Sized,
     };
     let life = LifeSpec {
         start_deadline: Micros::from_secs(300),

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use sluice_core::{
-    Address, Bytes, Core, Demand, Event, FleetSpec, LifeSpec, Micros, ModelSpec, ReplicaEvent, ScaleSpec,
-    Source,
+    Address, Bytes, Core, Demand, Event, FleetSpec, LifeSpec, Micros, ModelSpec, Profile, ReplicaEvent,
+    ScaleSpec, Source,
 };
 
 const MODELS: usize = 1_000;
@@ -95,6 +95,7 @@ fn spec(n: usize, groups: usize) -> ModelSpec {
             idle_after: Micros::from_secs(300),
             window: Micros::from_secs(60),
             preload: false,
+            profile: Profile::Sized,
         },
         life: LifeSpec {
             start_deadline: Micros::from_secs(60),

@@ -14,16 +14,17 @@ use crate::action::Action;
 use crate::decide;
 use crate::decision::{self, Decision};
 use crate::due;
-use crate::event::Event;
+use crate::event::{Elsewhere, Event};
 use crate::fill;
 use crate::ids::{ModelName, ReplicaId};
+use crate::kpa;
 use crate::ledger::Ledger;
 use crate::lifecycle::{self, Step};
 use crate::model::{Held, Model, Replica};
 use crate::report::{Demand, Routes};
 use crate::residency;
 use crate::routes;
-use crate::spec::FleetSpec;
+use crate::spec::{FleetSpec, Source};
 use crate::status::FleetStatus;
 use crate::units::{Bytes, Micros};
 use crate::want::wanted;
@@ -154,6 +155,11 @@ impl Core {
         self.owners.get(&replica)
     }
 
+    /// What `compat: kpa` knows of a model; `None` under another profile.
+    pub fn kpa(&self, model: &ModelName) -> Option<&kpa::Live> {
+        self.models.get(model)?.kpa.as_deref()
+    }
+
     fn take_due(&mut self) -> BTreeSet<ModelName> {
         let mut due = BTreeSet::new();
         while self.timers.first().is_some_and(|&(at, _)| at <= self.now) {
@@ -191,19 +197,38 @@ impl Core {
                 lifecycle::drained(model, *told, &mut step);
                 touched.insert(name);
             }
-            Event::Wake(name) => self.order(name, touched, wake),
-            Event::Sleep(name) | Event::Scale(name, Some(0)) => self.order(name, touched, sleep),
+            Event::Wake(name) => self.order(name, touched, |model| {
+                wake(model);
+                model.kpa.iter_mut().for_each(|kpa| kpa.summon());
+            }),
+            Event::Sleep(name) | Event::Scale(name, Some(0)) => {
+                let now = self.now;
+                self.order(name, touched, |model| sleep(model, now));
+            }
             Event::Scale(name, count) => self.order(name, touched, |model| scale(model, *count)),
             Event::Drain(id) => {
                 let Some(name) = self.owners.get(id).cloned() else { return };
                 self.order(&name, touched, |model| drain(model, |replica| replica == *id));
+            }
+            Event::Elsewhere(name, told) => {
+                let now = self.now;
+                let elsewhere = |model: &&mut Model| model.spec.source == Source::Elsewhere;
+                if let Some(model) = self.models.get_mut(name).filter(elsewhere) {
+                    told_elsewhere(model, told, now);
+                    touched.insert(name.clone());
+                }
             }
             Event::DrainModel(name) => self.order(name, touched, |model| drain(model, |_| true)),
             Event::Shutdown => {
                 self.shutting_down = true;
                 touched.extend(self.models.keys().cloned());
             }
-            Event::Tick => touched.append(&mut self.take_due()),
+            Event::Tick => {
+                let mut due = self.take_due();
+                let models = due.iter();
+                models.for_each(|name| self.models.get_mut(name).into_iter().for_each(|m| pace(m, self.now)));
+                touched.append(&mut due);
+            }
         }
     }
 
@@ -219,6 +244,10 @@ impl Core {
     fn report(&mut self, demand: &Demand) {
         let Some(model) = self.models.get_mut(&demand.model) else { return };
         model.report(demand, self.now);
+        let ready = model.ready_count();
+        if let Some(kpa) = &mut model.kpa {
+            return kpa.demand(self.now, demand, ready);
+        }
         let most = model.max_replicas();
         let want = wanted(model.requests().unwrap_or(0), &model.spec.scale).min(most);
         let peak = wanted(demand.peak, &model.spec.scale).min(most);
@@ -241,9 +270,9 @@ impl Core {
         for (name, spec) in &fleet.models {
             match self.models.get_mut(name) {
                 Some(model) if !model.removed && model.spec == *spec => continue,
-                Some(model) => reconfigure(model, spec),
+                Some(model) => reconfigure(model, spec, self.now),
                 None => {
-                    self.models.insert(name.clone(), Model::new(spec.clone()));
+                    self.models.insert(name.clone(), Model::new(spec.clone(), self.now));
                 }
             }
             touched.insert(name.clone());
@@ -287,6 +316,9 @@ impl Core {
         lifecycle::expire(model, &mut step);
         model.fulfil(self.now);
         decide::decide(model, self.now, self.shutting_down);
+        if model.spec.source == Source::Elsewhere {
+            return;
+        }
         if model.fixed().is_some() {
             for ordinal in fill::fixed(model, &mut step) {
                 self.start(name, ordinal, actions);
@@ -362,13 +394,22 @@ impl Core {
     }
 }
 
+/// The reports and decisions of `compat: kpa` that are due.
+fn pace(model: &mut Model, now: Micros) {
+    let (ready, counted) = (model.ready_count(), model.spec.source == Source::Launched);
+    if let Some(kpa) = model.kpa.as_mut().filter(|_| model.asleep.is_none()) {
+        kpa.pace(now, ready, counted);
+    }
+}
+
 fn wake(model: &mut Model) {
     model.held = Some(Held { ordered: true, ready: None });
     model.awake = true;
     model.asleep = None;
 }
 
-fn sleep(model: &mut Model) {
+fn sleep(model: &mut Model, now: Micros) {
+    model.kpa.iter_mut().for_each(|kpa| kpa.rest(now));
     model.asleep = Some(model.load.as_ref().map_or(0, |load| load.arrivals));
     model.forget_use();
 }
@@ -391,8 +432,26 @@ fn drain(model: &mut Model, which: impl Fn(ReplicaId) -> bool) {
     }
 }
 
+/// Takes in what is told of replicas that run elsewhere. The first count begins the model's autoscaler.
+fn told_elsewhere(model: &mut Model, told: &Elsewhere, now: Micros) {
+    if let Elsewhere::Ready(ready) = told {
+        model.ready_elsewhere = *ready;
+        if model.kpa.is_none() {
+            model.align_kpa(now);
+        }
+    }
+    let ready = model.ready_elsewhere;
+    let Some(kpa) = &mut model.kpa else { return };
+    match told {
+        Elsewhere::Ready(_) => {}
+        Elsewhere::Report { second, report } => kpa.record(*second, report),
+        Elsewhere::Averages(averages) => kpa.give(*averages),
+        Elsewhere::Decide => kpa.decide(now, ready),
+    }
+}
+
 /// Takes over a changed specification; a model that comes back while its replicas end is configured anew.
-fn reconfigure(model: &mut Model, spec: &crate::spec::ModelSpec) {
+fn reconfigure(model: &mut Model, spec: &crate::spec::ModelSpec, now: Micros) {
     let preload = spec.scale.preload && (model.removed || !model.spec.scale.preload);
     if model.removed || model.spec.generation != spec.generation {
         model.health.reset();
@@ -404,6 +463,9 @@ fn reconfigure(model: &mut Model, spec: &crate::spec::ModelSpec) {
     }
     model.removed = false;
     model.spec = spec.clone();
+    if spec.source != Source::Elsewhere || model.kpa.is_some() {
+        model.align_kpa(now);
+    }
     let current: Vec<ReplicaId> =
         model.replicas.iter().filter(|(_, r)| !r.fixed && !model.outdated(r)).map(|(&id, _)| id).collect();
     for id in current {

@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::decision::Reasoning;
+use crate::kpa::{self, zero};
 use crate::model::{Held, Model};
 use crate::units::Micros;
 use crate::want::wanted;
@@ -46,6 +47,10 @@ pub enum Rule {
     Removed,
     /// Sluice ends.
     Shutdown,
+    /// `compat: kpa`: bounds, or the way to zero.
+    Kpa(zero::Rule),
+    /// `compat: kpa`: the decider's answer.
+    KpaDecider(kpa::Rule),
 }
 
 impl Rule {
@@ -66,6 +71,8 @@ impl Rule {
             Rule::FixedAddresses => "fixed addresses",
             Rule::Removed => "removed",
             Rule::Shutdown => "shutdown",
+            Rule::Kpa(rule) => rule.as_str(),
+            Rule::KpaDecider(rule) => rule.as_str(),
         }
     }
 }
@@ -73,7 +80,7 @@ impl Rule {
 /// Sets `desired` and the rule that decided it.
 pub(crate) fn decide(model: &mut Model, now: Micros, shutting_down: bool) {
     model.reasoning = Reasoning::Ordered;
-    (model.desired, model.rule) = ordered(model, shutting_down).unwrap_or_else(|| by_load(model, now));
+    (model.desired, model.rule) = ordered(model, now, shutting_down).unwrap_or_else(|| by_load(model, now));
 }
 
 /// When the model has idled long enough; `None` while it is in use or nothing would change.
@@ -87,7 +94,7 @@ pub(crate) fn idle_end(model: &Model) -> Option<Micros> {
 }
 
 /// Orders and facts that leave load no say.
-fn ordered(model: &mut Model, shutting_down: bool) -> Option<(u32, Rule)> {
+fn ordered(model: &mut Model, now: Micros, shutting_down: bool) -> Option<(u32, Rule)> {
     if shutting_down {
         return Some((0, Rule::Shutdown));
     }
@@ -100,6 +107,8 @@ fn ordered(model: &mut Model, shutting_down: bool) -> Option<(u32, Rule)> {
     let arrivals = model.asleep?;
     if ends_sleep(model, arrivals) {
         model.asleep = None;
+        let ready = model.ready_count();
+        model.kpa.iter_mut().for_each(|kpa| kpa.recall(now, ready));
         return None;
     }
     Some((0, Rule::SleepOrder))
@@ -116,9 +125,20 @@ fn by_load(model: &mut Model, now: Micros) -> (u32, Rule) {
         model.forget_use();
         model.desired = 0;
     }
+    let ready = model.ready_count();
+    let by_kpa = model.kpa.as_mut().map(|kpa| kpa.settle(now, ready));
     let held = model.hold.largest(now, model.spec.scale.window);
     if let Some(count) = model.pinned {
         return (count.min(model.max_replicas()), Rule::ScaleOrder);
+    }
+    if let (Some(asked), Some(kpa)) = (by_kpa, &model.kpa) {
+        let decision = kpa.decision().cloned();
+        let rule = match (kpa.rule(), &decision) {
+            (zero::Rule::Decider, Some(decision)) => Rule::KpaDecider(decision.rule),
+            (rule, _) => Rule::Kpa(rule),
+        };
+        model.reasoning = Reasoning::Kpa { decision: decision.map(Box::new), bounds: kpa.bounds() };
+        return (asked, rule);
     }
     let requests = model.requests();
     let want = requests.map(|requests| wanted(requests, &model.spec.scale));

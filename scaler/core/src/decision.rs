@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::action::Action;
 use crate::decide::Rule;
 use crate::ids::{ModelName, ReplicaId};
+use crate::kpa::{self, zero};
 use crate::model::Model;
 use crate::status::Phase;
 use crate::units::Micros;
@@ -77,6 +78,13 @@ pub enum Reasoning {
         /// What comes of both and of what exists.
         asked: u32,
     },
+    /// `compat: kpa`: the decider's last decision, and the bounds in force.
+    Kpa {
+        /// `None` before the first valid one, and while there is no data.
+        decision: Option<Box<kpa::Decision>>,
+        /// Fewest and most replicas; 0 is no limit.
+        bounds: (u32, u32),
+    },
 }
 
 /// A limit in force: so many replicas went into it and so many came out.
@@ -100,6 +108,8 @@ pub enum LimitKind {
     MinReplicas,
     /// Never more.
     MaxReplicas,
+    /// `compat: kpa`: never fewer until so many were ready once.
+    InitialScale,
     /// Starts fail: a pause, then one at a time.
     BackOff,
     /// Memory or an exclusive group is taken.
@@ -160,6 +170,7 @@ impl Reasoning {
         match self {
             Reasoning::Ordered => None,
             Reasoning::Sized { asked, .. } => Some(*asked),
+            Reasoning::Kpa { decision, .. } => decision.as_ref().map(|decision| decision.desired),
         }
     }
 }
@@ -170,6 +181,7 @@ impl LimitKind {
         match self {
             LimitKind::MinReplicas => "minReplicas",
             LimitKind::MaxReplicas => "maxReplicas",
+            LimitKind::InitialScale => "initial-scale",
             LimitKind::BackOff => "back-off after failures",
             LimitKind::Room => "room",
         }
@@ -200,7 +212,7 @@ pub(crate) fn record(
     }
     for limit in &mut limits {
         limit.why = match limit.kind {
-            LimitKind::MinReplicas | LimitKind::MaxReplicas => String::new(),
+            LimitKind::MinReplicas | LimitKind::MaxReplicas | LimitKind::InitialScale => String::new(),
             LimitKind::BackOff => model.health.cause().to_owned(),
             LimitKind::Room => room(model),
         };
@@ -242,8 +254,14 @@ fn limits(model: &Model) -> Vec<Limit> {
         limits.push(Limit { kind, before, after, why: String::new() });
     };
     let asked = model.reasoning.asked().unwrap_or(model.desired);
-    let (min, max) = (model.spec.scale.min_replicas, model.max_replicas());
+    let (min, max) = match &model.reasoning {
+        Reasoning::Kpa { bounds, .. } => *bounds,
+        _ => (model.spec.scale.min_replicas, model.max_replicas()),
+    };
     match model.rule {
+        Rule::Kpa(zero::Rule::MinScale) => apply(LimitKind::MinReplicas, asked, min),
+        Rule::Kpa(zero::Rule::MaxScale) => apply(LimitKind::MaxReplicas, asked, max),
+        Rule::Kpa(zero::Rule::InitialScale) => apply(LimitKind::InitialScale, asked, min),
         Rule::MinReplicas => apply(LimitKind::MinReplicas, asked, min),
         Rule::MaxReplicas => apply(LimitKind::MaxReplicas, asked, max),
         _ => {}

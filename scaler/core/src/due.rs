@@ -4,6 +4,8 @@
 use crate::decide;
 use crate::lifecycle;
 use crate::model::Model;
+use crate::spec::Source;
+use crate::status::Phase;
 use crate::units::Micros;
 
 /// The next moment at which time alone changes something for the model.
@@ -14,6 +16,10 @@ pub(crate) fn next_due(model: &Model, now: Micros) -> Option<Micros> {
     let retry = Some(model.health.retry_at()).filter(|&t| short && t > now);
     let fall = model.hold.next_fall(model.spec.scale.window).filter(|_| model.desired > 0);
     let fall = fall.filter(|_| model.load.is_some() && model.fixed().is_none());
-    let single = [retry, fall, decide::idle_end(model), model.room_due];
+    let kpa = model.kpa.as_ref().filter(|_| model.asleep.is_none() && !model.removed);
+    let kpa =
+        kpa.filter(|kpa| !(model.spec.source == Source::Launched && kpa.rests(model.count(Phase::Ready))));
+    let kpa = kpa.map(|kpa| kpa.next_due(now));
+    let single = [retry, fall, decide::idle_end(model), model.room_due, kpa];
     deadlines.chain(single.into_iter().flatten()).min()
 }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ModelName, ReplicaId};
+use crate::kpa::{Averages, Report};
 use crate::report::{Address, Demand, Drained};
 use crate::spec::FleetSpec;
 
@@ -29,10 +30,30 @@ pub enum Event {
     Drain(ReplicaId),
     /// The same for every replica that the model has now.
     DrainModel(ModelName),
+    /// What is told of a model whose replicas run elsewhere.
+    Elsewhere(ModelName, Elsewhere),
     /// Sluice ends: drain and stop everything, start nothing.
     Shutdown,
     /// Time has passed.
     Tick,
+}
+
+/// What is told of a model whose replicas run elsewhere. The load part is for `compat: kpa` alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Elsewhere {
+    /// So many replicas are ready; `None`: that cannot be said. Nothing is decided before the first one.
+    Ready(Option<u32>),
+    /// Load that was counted there.
+    Report {
+        /// The second it was counted in, on the core's time line.
+        second: i64,
+        /// What was counted.
+        report: Report,
+    },
+    /// Averages that were made there, to be decided by from now on.
+    Averages(Averages),
+    /// Decide now: whoever tells keeps the pace.
+    Decide,
 }
 
 /// What the backend tells about one replica, in order.

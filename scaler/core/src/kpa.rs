@@ -11,6 +11,7 @@ mod buckets;
 mod collector;
 pub mod decider;
 mod delay;
+mod live;
 pub mod settings;
 pub mod zero;
 
@@ -18,5 +19,6 @@ pub use accounting::{Accountant, Load, Meter};
 pub use autoscaler::{Answer, Autoscaler, Verdict};
 pub use collector::{Averages, Collector, Report, second_of};
 pub use decider::{Decider, Decision, Rule};
+pub use live::Live;
 pub use settings::{Algorithm, Metric, Reachability, Settings, Target};
 pub use zero::{Activity, Outcome, Path, Sight, Standing};

@@ -44,13 +44,13 @@ pub use action::Action;
 pub use core::Core;
 pub use decide::Rule;
 pub use decision::Decision;
-pub use event::{Event, ReplicaEvent};
+pub use event::{Elsewhere, Event, ReplicaEvent};
 pub use history::History;
 pub use ids::{ModelName, ReplicaId};
 pub use journal::{Difference, Journal, Outcome, ReplayError, ReplayReport, replay};
 pub use report::{
     Address, Demand, Drained, Fault, ModelRoute, ModelState, ReplicaRoute, Routes, WakeEstimate,
 };
-pub use spec::{FleetSpec, LifeSpec, ModelSpec, ScaleSpec, Source};
+pub use spec::{FleetSpec, LifeSpec, ModelSpec, Profile, ScaleSpec, Source};
 pub use status::{FleetStatus, ModelStatus, Phase, ReplicaStatus};
 pub use units::{Bytes, Micros};

@@ -9,9 +9,10 @@ use crate::decide::Rule;
 use crate::decision::{Reasoning, Told};
 use crate::health::Health;
 use crate::ids::{ModelName, ReplicaId};
+use crate::kpa;
 use crate::report::{Address, Demand};
 use crate::residency::Standing;
-use crate::spec::{ModelSpec, Source};
+use crate::spec::{ModelSpec, Profile, Source};
 use crate::status::Phase;
 use crate::units::{Bytes, Micros};
 use crate::wake::WakeSamples;
@@ -32,6 +33,10 @@ pub(crate) struct Model {
     /// Latest report; `None` is unknown load.
     pub load: Option<Load>,
     pub hold: PeakHold,
+    /// Under `compat: kpa`, once it is known how many replicas there are.
+    pub kpa: Option<Box<kpa::Live>>,
+    /// Ready replicas, as told of a model whose replicas run elsewhere.
+    pub ready_elsewhere: Option<u32>,
     pub desired: u32,
     pub rule: Rule,
     /// How the load became a number, at the last look.
@@ -118,14 +123,16 @@ pub(crate) struct Replica {
 
 impl Model {
     /// A configured model without replicas.
-    pub fn new(spec: ModelSpec) -> Self {
+    pub fn new(spec: ModelSpec, now: Micros) -> Self {
         let held = spec.scale.preload.then_some(Held { ordered: false, ready: None });
-        Model {
+        let mut model = Model {
             spec,
             removed: false,
             replicas: BTreeMap::new(),
             load: None,
             hold: PeakHold::default(),
+            kpa: None,
+            ready_elsewhere: None,
             desired: 0,
             rule: Rule::Idle,
             reasoning: Reasoning::Ordered,
@@ -143,13 +150,43 @@ impl Model {
             standing: Standing::default(),
             room_due: None,
             due: None,
+        };
+        if let (Profile::Kpa(settings), Source::Launched) = (&model.spec.scale.profile, model.spec.source) {
+            let initial = settings.initial_scale;
+            model.kpa = Some(Box::new(kpa::Live::new(*settings.clone(), now, 0, initial)));
+        }
+        model
+    }
+
+    /// Brings what `compat: kpa` keeps in line with the specification. It begins with what is there.
+    pub fn align_kpa(&mut self, now: Micros) {
+        let ready = self.ready_count().unwrap_or(0);
+        let asked = if self.spec.source == Source::Elsewhere { ready } else { self.desired };
+        self.kpa = match (&self.spec.scale.profile, self.kpa.take()) {
+            _ if self.fixed().is_some() => None,
+            (Profile::Sized, _) => None,
+            (Profile::Kpa(settings), Some(mut kpa)) => {
+                kpa.configure(settings, now);
+                Some(kpa)
+            }
+            (Profile::Kpa(settings), None) => {
+                Some(Box::new(kpa::Live::new(*settings.clone(), now, ready, asked)))
+            }
+        };
+    }
+
+    /// Replicas that take requests; `None` if that is not known.
+    pub fn ready_count(&self) -> Option<u32> {
+        match self.spec.source {
+            Source::Elsewhere => self.ready_elsewhere,
+            Source::Launched | Source::Fixed(_) => Some(self.count(Phase::Ready)),
         }
     }
 
     /// Number of fixed addresses, if it has such.
     pub fn fixed(&self) -> Option<u32> {
         match self.spec.source {
-            Source::Launched => None,
+            Source::Launched | Source::Elsewhere => None,
             Source::Fixed(n) => Some(n),
         }
     }
@@ -162,7 +199,12 @@ impl Model {
 
     /// Most replicas at once, as far as they count.
     pub fn max_replicas(&self) -> u32 {
-        self.spec.scale.max_replicas.max(self.spec.scale.min_replicas).max(1)
+        let scale = &self.spec.scale;
+        let initial = match &scale.profile {
+            Profile::Sized => 0,
+            Profile::Kpa(settings) => settings.initial_scale,
+        };
+        scale.max_replicas.max(scale.min_replicas).max(initial).max(1)
     }
 
     /// Most replicas that may stay at once: while a ready one of a former generation serves, its successor may start

@@ -36,7 +36,9 @@ fn taken_over(mut model: Model, short: bool, now: Micros) -> Model {
     if decide::idle_end(&model).is_some_and(|end| end <= now) || (short && model.staying() == 0) {
         model.forget_use();
         model.desired = 0;
+        model.kpa.iter_mut().for_each(|kpa| kpa.rest(now));
     }
+    model.kpa.iter_mut().for_each(|kpa| kpa.restart());
     if model.quiet().is_none() && model.load.is_some() {
         model.used = now;
     }

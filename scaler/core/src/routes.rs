@@ -39,7 +39,7 @@ pub(crate) fn model_status(name: &ModelName, model: &Model) -> ModelStatus {
         ready: model.count(Phase::Ready),
         starting: model.count(Phase::Starting),
         leaving: model.count(Phase::Draining) + model.count(Phase::Stopping),
-        wanted: model.requests().map(|requests| wanted(requests, &model.spec.scale)),
+        wanted: wanted_by_load(model),
         desired: model.desired,
         pinned: model.pinned,
         reason: reason(model),
@@ -57,6 +57,13 @@ pub(crate) fn replica_status(name: &ModelName, id: ReplicaId, replica: &Replica)
         since: replica.since,
         address: replica.address.clone(),
         note: replica.note.clone(),
+    }
+}
+
+fn wanted_by_load(model: &Model) -> Option<u32> {
+    match &model.kpa {
+        Some(kpa) => kpa.autoscaler().answer().desired,
+        None => model.requests().map(|requests| wanted(requests, &model.spec.scale)),
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ModelName;
+use crate::kpa;
 use crate::units::{Bytes, Micros};
 
 /// Everything the core manages. Replaces the former one as a whole.
@@ -45,6 +46,18 @@ pub enum Source {
     Launched,
     /// That many fixed addresses that somebody else runs; they are attached and probed, never scaled.
     Fixed(u32),
+    /// Somebody else starts and stops as many as are desired, and tells how many are ready.
+    Elsewhere,
+}
+
+/// Whose arithmetic makes replicas of load.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Profile {
+    /// Sluice's own.
+    #[default]
+    Sized,
+    /// Knative's, with all of its settings; those of `ScaleSpec` that say how many replicas are wanted have no say.
+    Kpa(Box<kpa::Settings>),
 }
 
 /// The scaling keys (KServe's names in the configuration).
@@ -64,6 +77,8 @@ pub struct ScaleSpec {
     pub window: Micros,
     /// Start one replica at once although nothing asked for it yet.
     pub preload: bool,
+    /// How load becomes replicas.
+    pub profile: Profile,
 }
 
 /// Deadlines and failure handling of one model's replicas.

@@ -20,6 +20,7 @@ pub(crate) fn scale() -> ScaleSpec {
         idle_after: Micros::from_secs(2),
         window: Micros::from_secs(6),
         preload: false,
+        profile: crate::Profile::Sized,
     }
 }
 
@@ -57,7 +58,8 @@ pub(crate) struct Rig {
     pub core: Core,
     pub now: Micros,
     pub actions: Vec<Action>,
-    loads: BTreeMap<ModelName, Demand>,
+    /// The last report of each model, and when.
+    loads: BTreeMap<ModelName, (Micros, Demand)>,
 }
 
 impl Rig {
@@ -106,7 +108,8 @@ impl Rig {
     }
 
     fn report(&mut self, name: &str, in_flight: u32, queued: u32, at: &[(u64, u32)]) {
-        let last = self.loads.entry(name.into()).or_insert_with(|| nothing(name));
+        let (then, last) = self.loads.entry(name.into()).or_insert_with(|| (self.now, nothing(name)));
+        let passed = self.now.since(std::mem::replace(then, self.now)).0;
         let (before, total) = (last.in_flight + last.queued, in_flight + queued);
         let new = total.saturating_sub(before);
         *last = Demand {
@@ -115,6 +118,8 @@ impl Rig {
             peak: before.max(total),
             arrivals: last.arrivals + u64::from(new),
             completions: last.completions + u64::from((before + new).saturating_sub(total)),
+            in_flight_micros: last.in_flight_micros + u64::from(last.in_flight) * passed,
+            queued_micros: last.queued_micros + u64::from(last.queued) * passed,
             idle_since: (total == 0 && last.arrivals > 0).then(|| last.idle_since.unwrap_or(self.now)),
             by_replica: at.iter().map(|&(id, n)| (ReplicaId(id), n)).collect(),
             ..nothing(name)

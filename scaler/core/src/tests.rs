@@ -5,6 +5,7 @@
 
 mod cases;
 mod decisions;
+mod kpa;
 mod orders;
 mod residency;
 mod restore;

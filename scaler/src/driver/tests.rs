@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use sluice_core::{
-    Address, Bytes, Drained, FleetSpec, LifeSpec, Micros, ModelSpec, Phase, ReplicaEvent, ReplicaId,
+    Address, Bytes, Drained, FleetSpec, LifeSpec, Micros, ModelSpec, Phase, Profile, ReplicaEvent, ReplicaId,
     ScaleSpec,
 };
 
@@ -189,6 +189,7 @@ fn spec(source: Source) -> ModelSpec {
         idle_after: Micros::from_secs(600),
         window: Micros::from_secs(1),
         preload: false,
+        profile: Profile::Sized,
     };
     let life = LifeSpec {
         start_deadline: Micros::from_secs(60),

@@ -9,6 +9,7 @@ mod admin_api;
 mod auth;
 mod chaos;
 mod commands;
+mod compat_kpa;
 mod draining;
 mod edges;
 mod edges_upstream;

@@ -142,6 +142,30 @@ const FILE_KEYS: &[(&str, &str, Effect)] = &[
     ("shutdown.deadline", "shutdown: {deadline: 1s}", Effect::Process),
 ];
 
+/// Every key of `configAutoscaler`: models under `compat: kpa` take it over and keep their replicas.
+const CLUSTER_KEYS: &[(&str, &str)] = &[
+    ("container-concurrency-target-default", "50"),
+    ("container-concurrency-target-percentage", "80"),
+    ("requests-per-second-target-default", "100"),
+    ("target-burst-capacity", "-1"),
+    ("stable-window", "30s"),
+    ("panic-window-percentage", "20"),
+    ("panic-threshold-percentage", "300"),
+    ("max-scale-up-rate", "10"),
+    ("max-scale-down-rate", "3"),
+    ("enable-scale-to-zero", "false"),
+    ("scale-to-zero-grace-period", "10s"),
+    ("scale-to-zero-pod-retention-period", "10s"),
+    ("scale-down-delay", "10s"),
+    ("initial-scale", "2"),
+    ("min-scale", "1"),
+    ("max-scale", "7"),
+    ("activator-capacity", "200"),
+];
+
+/// Those that only say what may be set, or of which only one value is possible.
+const CLUSTER_RULES: &[&str] = &["allow-zero-initial-scale", "max-scale-limit", "pod-autoscaler-class"];
+
 /// Every key of a model with a `command`.
 const MODEL_KEYS: &[(&str, &str, Effect)] = &[
     ("env", "env: {A: b}", Effect::Replicas),
@@ -151,6 +175,11 @@ const MODEL_KEYS: &[(&str, &str, Effect)] = &[
     ("backendKey", "backendKey: k", Effect::Model),
     ("passCredentials", "passCredentials: true", Effect::Model),
     ("protocol", "protocol: http2", Effect::Model),
+    ("compat", "compat: kpa", Effect::Model),
+    ("scaleMetric", "compat: kpa, scaleMetric: rps", Effect::Model),
+    ("timeoutSeconds", "timeoutSeconds: 5", Effect::Model),
+    ("responseStartTimeoutSeconds", "responseStartTimeoutSeconds: 5", Effect::Model),
+    ("idleTimeoutSeconds", "idleTimeoutSeconds: 5", Effect::Model),
     ("minReplicas", "minReplicas: 1", Effect::Model),
     ("maxReplicas", "maxReplicas: 2", Effect::Model),
     ("scaleTarget", "scaleTarget: 2", Effect::Model),
@@ -192,9 +221,17 @@ const MODEL_KEYS: &[(&str, &str, Effect)] = &[
 ];
 
 /// Keys with a test of their own, or of which only one value is possible.
-const ELSEWHERE: &[&str] =
-    &["groups", "models", "models[].name", "models[].command", "models[].url", "models[].urls"];
-const ONE_VALUE: &str = "models[].scaleMetric";
+const ELSEWHERE: &[&str] = &[
+    "compat",
+    "configAutoscaler",
+    "groups",
+    "models",
+    "models[].name",
+    "models[].command",
+    "models[].url",
+    "models[].urls",
+];
+const NO_EFFECT: &str = "models[].scaleMetricType";
 const FROM_A_FILE: &str = "models[].backendKeyFile";
 
 #[test]
@@ -215,6 +252,23 @@ fn a_changed_key_has_its_effect_and_touches_nothing_else() {
         let expected = Change { changed: names(&["a"]), replaced, ..Change::default() };
         assert_eq!(change, expected, "{key}");
     }
+}
+
+#[test]
+fn knatives_settings_touch_models_under_its_rules_only() {
+    let kpa =
+        BASE.replace("{name: b,", "{name: b, compat: kpa,").replace("maxReplicas: 2", "annotations: {}");
+    let only_b = Change { changed: names(&["b"]), ..Change::default() };
+    for (key, value) in CLUSTER_KEYS {
+        let new = format!("configAutoscaler: {{{key}: {value}}}\n{kpa}");
+        assert_eq!(diff(&settings(&kpa), &settings(&new)), only_b, "{key}");
+        assert!(change(&format!("configAutoscaler: {{{key}: {value}}}\n{BASE}")).is_empty(), "{key}");
+    }
+    for line in ["allow-zero-initial-scale: true", "max-scale-limit: 9"] {
+        let new = format!("configAutoscaler: {{{line}}}\n{kpa}");
+        assert!(diff(&settings(&kpa), &settings(&new)).is_empty(), "{line}");
+    }
+    assert_eq!(change(&format!("compat: kpa\n{BASE}")).changed, names(&["a", "b"]));
 }
 
 #[test]
@@ -248,8 +302,14 @@ fn a_key_read_from_a_file_changes_its_model_only() {
 fn every_key_has_an_effect_that_is_tested() {
     let tested = |path: &str| {
         let file = FILE_KEYS.iter().any(|(key, ..)| *key == path);
+        let cluster = CLUSTER_KEYS.iter().map(|(key, _)| *key).chain(CLUSTER_RULES.iter().copied());
+        let mut cluster = cluster.map(|key| format!("configAutoscaler.{key}"));
         let model = MODEL_KEYS.iter().any(|(key, ..)| format!("models[].{key}") == path);
-        file || model || ELSEWHERE.contains(&path) || path == ONE_VALUE || path == FROM_A_FILE
+        file || model
+            || cluster.any(|key| key == path)
+            || ELSEWHERE.contains(&path)
+            || path == NO_EFFECT
+            || path == FROM_A_FILE
     };
     for section in SECTIONS.iter().filter(|section| !matches!(section.path, "tls" | "groups[]")) {
         for key in section.keys.iter().filter(|key| !matches!(key.kind, Kind::Later(_))) {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod always;
+mod kpa;
 mod right;
 mod wrong;
 

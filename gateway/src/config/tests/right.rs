@@ -2,7 +2,7 @@
 //! What is right: defaults, every key, and what follows from what.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use sluice_core::{Bytes, LifeSpec, Micros, ModelSpec, ScaleSpec, Source};
+use sluice_core::{Bytes, LifeSpec, Micros, ModelSpec, Profile, ScaleSpec, Source};
 use sluice_scaler::launch::{FixedLaunch, Launch, Origin, Probe, ProcessLaunch, Secret};
 
 use super::*;
@@ -63,6 +63,7 @@ fn every_default_of_a_process_model() {
             idle_after: Micros::from_secs(300),
             window: Micros::from_secs(60),
             preload: false,
+            profile: Profile::Sized,
         },
         life: LifeSpec {
             start_deadline: Micros::from_secs(300),
@@ -208,6 +209,7 @@ models:
             idle_after: Micros::from_secs(3600),
             window: Micros::from_millis(500),
             preload: true,
+            profile: Profile::Sized,
         },
         life: LifeSpec {
             start_deadline: Micros::from_secs(6),

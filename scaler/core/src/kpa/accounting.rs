@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::collector::Report;
 
+/// What is reported of a first request before its second is over.
+pub(crate) const POKE: Report =
+    Report { concurrency: 1.0, proxied_concurrency: 0.0, count: 1.0, proxied_count: 0.0 };
+
 /// Averages a number over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meter {
@@ -95,7 +99,9 @@ impl Accountant {
     ///
     /// Where that request came between two looks, its record begins as late as what was measured allows.
     pub fn look(&mut self, now: u64, load: Load) -> Option<Report> {
-        let (then, former) = self.seen.replace((now, load)).unwrap_or((now, Load { arrivals: 0, ..load }));
+        // Of what came before the first look counts what is still there.
+        let new = load.arrivals.saturating_sub(load.number.max(load.peak));
+        let (then, former) = self.seen.replace((now, load)).unwrap_or((now, Load { arrivals: new, ..load }));
         let arrivals = load.arrivals.saturating_sub(former.arrivals);
         let area = load.area as i64 - former.area as i64;
         if self.record.is_none() && arrivals == 0 {
@@ -112,7 +118,7 @@ impl Accountant {
         record.meter.advance(now, (!steady).then_some(area));
         record.meter.set(load.number);
         record.arrivals += arrivals;
-        poke.then_some(Report { concurrency: 1.0, count: 1.0, ..Report::default() })
+        poke.then_some(POKE)
     }
 
     /// The report of the time since the last one; `None` while there is nothing to report.
@@ -130,6 +136,15 @@ impl Accountant {
             self.record = None;
         }
         Some(Report { concurrency: (average - first).max(0.0), count, ..Report::default() })
+    }
+
+    /// Takes what is there for a first request, if nothing is recorded: what is to be reported at once.
+    pub fn recall(&mut self, now: u64) -> Option<Report> {
+        let (_, load) = self.seen.filter(|(_, load)| self.record.is_none() && load.number > 0)?;
+        let mut meter = Meter::new(now);
+        meter.set(load.number);
+        self.record = Some(Record { meter, arrivals: load.number, poked: true });
+        Some(POKE)
     }
 
     /// Whether it holds a record, so that a further request is no first one.

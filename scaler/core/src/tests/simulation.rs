@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use crate::kpa::Settings;
 use crate::testkit::{life, spec};
 use crate::tests::world::{Fate, Record, World};
 use crate::{
-    Bytes, Drained, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelSpec, ReplicaEvent, ReplicaId,
-    ScaleSpec, Source, replay,
+    Bytes, Drained, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelSpec, Profile, ReplicaEvent,
+    ReplicaId, ScaleSpec, Source, replay,
 };
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "f"];
@@ -17,19 +18,39 @@ const NAMES: [&str; 5] = ["a", "b", "c", "d", "f"];
 #[derive(Clone, Debug)]
 enum Op {
     Pass(u64),
-    Arrive { model: usize, requests: usize, service: u64, patience: Option<u64> },
+    Arrive {
+        model: usize,
+        requests: usize,
+        service: u64,
+        patience: Option<u64>,
+    },
     Crash(usize),
     Hang(usize),
-    FailStarts { model: usize, for_ms: u64 },
-    HangStarts { model: usize, for_ms: u64 },
+    FailStarts {
+        model: usize,
+        for_ms: u64,
+    },
+    HangStarts {
+        model: usize,
+        for_ms: u64,
+    },
     LoseStop(usize),
     Wake(usize),
     Sleep(usize),
-    Scale { model: usize, count: Option<u32> },
+    Scale {
+        model: usize,
+        count: Option<u32>,
+    },
     Drain(usize),
     DrainModel(usize),
     Generation(usize),
-    Bounds { model: usize, min: u32, max: u32 },
+    /// `compat: kpa` is taken away.
+    Sized(usize),
+    Bounds {
+        model: usize,
+        min: u32,
+        max: u32,
+    },
     Remove(usize),
     Restore,
     Junk(u64),
@@ -53,6 +74,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => model.clone().prop_map(Op::Drain),
         1 => model.clone().prop_map(Op::DrainModel),
         1 => model.clone().prop_map(Op::Generation),
+        1 => model.clone().prop_map(Op::Sized),
         1 => (model.clone(), 0u32..3, 0u32..4).prop_map(|(model, min, more)| Op::Bounds { model, min, max: min + more }),
         1 => model.prop_map(Op::Remove),
         1 => Just(Op::Restore),
@@ -72,12 +94,15 @@ struct Variant {
     min: [u32; 4],
     preload: bool,
     drain: u64,
+    /// `compat: kpa`, with one of a few targets, and whether replicas count as scraped.
+    kpa: [Option<(usize, bool)>; 4],
 }
 
 fn variant() -> impl Strategy<Value = Variant> {
     let shape = (prop::array::uniform4(0u8..8), prop::array::uniform4(0u64..10), prop::option::of(9u64..24));
     let scale = (1u64..4_000, 0u32..3, 0u64..4_000, 0u64..8_000, prop::array::uniform4(0u32..2));
-    (shape, scale, any::<bool>(), 0u64..9_000).prop_map(|(shape, scale, preload, drain)| Variant {
+    let kpa = prop::array::uniform4(prop::option::weighted(0.3, (0usize..4, any::<bool>())));
+    (shape, scale, any::<bool>(), 0u64..9_000, kpa).prop_map(|(shape, scale, preload, drain, kpa)| Variant {
         groups: shape.0,
         memory: shape.1,
         budget: shape.2,
@@ -88,7 +113,24 @@ fn variant() -> impl Strategy<Value = Variant> {
         min: scale.4,
         preload,
         drain,
+        kpa,
     })
+}
+
+/// How one model scales.
+fn profile(variant: &Variant, i: usize) -> Profile {
+    let Some((target, scraped)) = variant.kpa[i] else { return Profile::Sized };
+    Profile::Kpa(Box::new(Settings {
+        container_concurrency: variant.concurrency,
+        target: [None, Some(0.3), Some(1.0), Some(2.5)][target],
+        target_burst_capacity: if scraped { 211.0 } else { -1.0 },
+        min_scale: variant.min[i],
+        max_scale: 1 + i as u32,
+        initial_scale: 0,
+        window: Micros::from_secs(6 + variant.window / 1_000),
+        progress_deadline: Micros::from_secs(5),
+        ..Settings::default()
+    }))
 }
 
 fn fleet(variant: &Variant) -> FleetSpec {
@@ -102,6 +144,7 @@ fn fleet(variant: &Variant) -> FleetSpec {
             idle_after: Micros::from_millis(variant.idle),
             window: Micros::from_millis(variant.window),
             preload: variant.preload && i == 0,
+            profile: profile(variant, i),
         };
         let life = LifeSpec {
             start_deadline: Micros::from_secs(4),
@@ -149,9 +192,13 @@ fn apply(world: &mut World, full: &FleetSpec, op: Op) {
         Op::Scale { model, count } => world.tell(Event::Scale(NAMES[model].into(), count)),
         Op::Drain(i) => world.drain(NAMES[i]),
         Op::DrainModel(i) => world.tell(Event::DrainModel(NAMES[i].into())),
+        Op::Sized(i) => edit(world, i, &|model| model.scale.profile = Profile::Sized),
         Op::Generation(i) => edit(world, i, &|model| model.generation += 1),
         Op::Bounds { model, min, max } => edit(world, model, &|spec| {
             (spec.scale.min_replicas, spec.scale.max_replicas) = (min, max.max(1));
+            if let Profile::Kpa(settings) = &mut spec.scale.profile {
+                (settings.min_scale, settings.max_scale) = (min, max.max(1));
+            }
         }),
         Op::Remove(i) => {
             let mut fleet = world.fleet.clone();
@@ -193,7 +240,7 @@ fn settle(world: &mut World, full: &FleetSpec) {
         let alive = world.alive(name.as_str()) as u32;
         let least = match model.source {
             Source::Fixed(n) => n,
-            Source::Launched => model.scale.min_replicas,
+            Source::Launched | Source::Elsewhere => model.scale.min_replicas,
         };
         assert!(alive <= least, "{name}: {alive} alive and idle: {:?}", world.core.status(world.now));
         assert!(alive == least || !lonely(model), "{name}: {alive} alive where {least} are the minimum");

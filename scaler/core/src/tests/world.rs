@@ -69,6 +69,8 @@ struct Line {
     arrivals: u64,
     completions: u64,
     abandons: u64,
+    in_flight_micros: u64,
+    queued_micros: u64,
     peak: u32,
     idle_since: Option<Micros>,
     failures_seen: u32,
@@ -236,7 +238,7 @@ impl World {
             let next = self.agenda.first_key_value().map(|(&(at, _), _)| at);
             let tick = self.core.next_deadline();
             let Some(at) = next.into_iter().chain(tick).min().filter(|&at| at <= end) else { break };
-            self.now = self.now.max(at);
+            self.advance(at);
             if next != Some(at) {
                 self.step(Event::Tick);
                 continue;
@@ -245,7 +247,21 @@ impl World {
                 self.happen(happening);
             }
         }
-        self.now = end;
+        self.advance(end);
+    }
+
+    /// Moves the time on and keeps the books of what was in flight and waiting meanwhile.
+    fn advance(&mut self, to: Micros) {
+        let passed = to.since(self.now).0;
+        let names: Vec<ModelName> = self.lines.keys().cloned().collect();
+        for name in names.iter().filter(|_| passed > 0) {
+            let (in_flight, queued) = self.load(name);
+            if let Some(line) = self.lines.get_mut(name) {
+                line.in_flight_micros += u64::from(in_flight) * passed;
+                line.queued_micros += u64::from(queued) * passed;
+            }
+        }
+        self.now = self.now.max(to);
     }
 
     pub fn alive(&self, model: &str) -> usize {
@@ -376,8 +392,8 @@ impl World {
             arrivals: line.arrivals,
             completions: line.completions,
             abandons: line.abandons,
-            in_flight_micros: 0,
-            queued_micros: 0,
+            in_flight_micros: line.in_flight_micros,
+            queued_micros: line.queued_micros,
             idle_since: line.idle_since,
             by_replica,
         }

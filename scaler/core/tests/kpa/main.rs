@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod accounting;
+mod closed_loop;
 mod decider;
+mod golden;
+mod live;
 mod records;
 mod zero;

@@ -23,7 +23,7 @@ fn every_recorded_reconcile_is_decided_again() {
             if line["id"] != NOT_OWNED {
                 let ms = step["in"]["ms"].as_f64().unwrap();
                 let (_, settings) = settings.iter().rfind(|(from, _)| *from <= ms).unwrap();
-                former = Some(reconcile(&line["id"], settings, step, former));
+                former = Some(replay(&line["id"], settings, step, former));
                 count += 1;
             }
         }
@@ -34,10 +34,22 @@ fn every_recorded_reconcile_is_decided_again() {
 /// Time zero of a line: states may have begun before it.
 const ORIGIN: Micros = Micros::from_secs(10_000);
 
-fn reconcile(id: &Value, settings: &Settings, step: &Value, former: Option<Standing>) -> Standing {
-    let seen = &step["in"];
+fn replay(id: &Value, settings: &Settings, step: &Value, former: Option<Standing>) -> Standing {
+    let found = found(&step["in"]);
+    if let Some(former) = former {
+        // What the machine itself remembers is what the next reconcile found.
+        let since = if former.activity.is_none() { found.since } else { former.since };
+        assert_eq!(Standing { since, ..former }, found, "{id} at {} ms", step["in"]["ms"]);
+    }
+    let (outcome, standing) = reconcile(settings, step);
+    check(id, step, &outcome, &standing);
+    standing
+}
+
+/// What a recorded reconcile found.
+fn found(seen: &Value) -> Standing {
     let now = ORIGIN.after(micros(&seen["ms"]));
-    let mut standing = Standing {
+    Standing {
         activity: match (seen["active"].as_str().unwrap(), seen["reason"].as_str()) {
             ("", _) => None,
             ("True", _) => Some(Activity::Active),
@@ -48,12 +60,13 @@ fn reconcile(id: &Value, settings: &Settings, step: &Value, former: Option<Stand
         since: now.since(micros(&seen["in_state_ms"])),
         initialized: seen["initialized"].as_bool().unwrap(),
         reported: seen["status_desired"].as_i64().map(|n| u32::try_from(n).ok()),
-    };
-    if let Some(former) = former {
-        // What the machine itself remembers is what the next reconcile found.
-        let since = if former.activity.is_none() { standing.since } else { former.since };
-        assert_eq!(Standing { since, ..former }, standing, "{id} at {} ms", seen["ms"]);
     }
+}
+
+/// One recorded reconcile, decided again.
+pub fn reconcile(settings: &Settings, step: &Value) -> (Outcome, Standing) {
+    let seen = &step["in"];
+    let mut standing = found(seen);
     let sight = Sight {
         answer: Answer {
             desired: u32::try_from(seen["decider_desired"].as_i64().unwrap()).ok(),
@@ -66,9 +79,8 @@ fn reconcile(id: &Value, settings: &Settings, step: &Value, former: Option<Stand
         backed: if seen["backed_ms"] == -1 { Micros::ZERO } else { micros(&seen["backed_ms"]) },
         probe: seen["probe"] == "ok",
     };
-    let outcome = standing.reconcile(settings, now, &sight);
-    check(id, step, &outcome, &standing);
-    standing
+    let outcome = standing.reconcile(settings, ORIGIN.after(micros(&seen["ms"])), &sight);
+    (outcome, standing)
 }
 
 fn check(id: &Value, step: &Value, outcome: &Outcome, standing: &Standing) {
