@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every recorded line of the accountants: the activator's by the product's own, the queue-proxy's by a reference made of
 //! the same meter, as nothing stands in front of a replica here.
+//!
+//! Rows C01 to C07 are lines of that name; C08 (no double count) is row W27 of the windows, C09 (each activator pokes) row
+//! W06. Of C11 and C12, who is counted for how long after leaving, the gateway's own cases are tests of the whole.
 
 use serde_json::{Value, json};
 use sluice_core::kpa::{Accountant, Load, Meter};

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod accounting;
+mod capacity;
 mod closed_loop;
 mod decider;
 mod golden;
