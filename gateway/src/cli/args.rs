@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line as types. Every help begins with examples.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -103,10 +103,13 @@ Examples:
 #[command(before_help = "\
 Examples:
   sluice run                            serve ./sluice.yaml
-  sluice run --config /etc/sluice/sluice.yaml
+  sluice run /etc/sluice/sluice.yaml    serve another file
   SLUICE_LOG=debug sluice run           with more to read on stderr
   kill -HUP <pid>                       read the file again")]
 pub struct RunArgs {
+    /// Configuration file, in place of --config.
+    #[arg(value_name = "FILE", overrides_with = "config")]
+    pub file: Option<PathBuf>,
     /// Configuration file.
     #[arg(
         short,
@@ -117,6 +120,13 @@ pub struct RunArgs {
         value_name = "FILE"
     )]
     pub config: PathBuf,
+}
+
+impl RunArgs {
+    /// The file that counts.
+    pub fn config(&self) -> &Path {
+        self.file.as_ref().unwrap_or(&self.config)
+    }
 }
 
 /// Where the running Sluice is.
@@ -460,6 +470,22 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn the_file_to_serve_is_named_with_or_without_a_flag() {
+        #[derive(clap::Parser)]
+        struct Run {
+            #[command(flatten)]
+            args: RunArgs,
+        }
+        let file = |words: &[&str]| {
+            let run = <Run as clap::Parser>::try_parse_from([&["run"], words].concat()).unwrap();
+            run.args.config().display().to_string()
+        };
+        assert_eq!(file(&["a.yaml"]), "a.yaml");
+        assert_eq!(file(&["--config", "b.yaml"]), "b.yaml");
+        assert_eq!(file(&["-c", "b.yaml", "a.yaml"]), "a.yaml");
+    }
 
     #[test]
     fn times_have_units() {

@@ -112,16 +112,16 @@ fn words(decision: &Decision) -> String {
 /// From averages to the decider's answer.
 fn kpa_wants(kpa: &Kpa) -> String {
     let held = kpa.held_by_panic.map_or_else(String::new, |held| format!("; panic holds {held}"));
-    let (stable, panic, least, most) = (kpa.want_stable, kpa.want_panic, kpa.least, kpa.most);
+    let [stable, panic, least, most] = [kpa.want_stable, kpa.want_panic, kpa.least, kpa.most].map(two);
     format!(
         "{stable} stable, {panic} panic, from {least} to {most} at a time{held}; asks for {} ({})",
         kpa.desired, kpa.rule
     )
 }
 
-/// With at most two digits behind the point.
+/// With at most two digits behind the point, and zero without a sign.
 fn two(number: f64) -> f64 {
-    (number * 100.0).round() / 100.0
+    (number * 100.0).round() / 100.0 + 0.0
 }
 
 fn load(decision: &Decision) -> String {
@@ -201,6 +201,8 @@ mod tests {
         assert!(text.contains("  averages  12.35 stable, 40 panic; 7 each\n"), "{text}");
         let wants = "2 stable, 6 panic, from 1 to 2000 at a time; panic holds 7; asks for 7 (held by panic)";
         assert!(text.contains(&format!("  wants     {wants}\n")), "{text}");
+        let nothing = Kpa { stable: -0.0, want_stable: -0.0, ..kpa() };
+        assert!(!words(&Decision { sized: None, kpa: Some(nothing), ..decision.clone() }).contains(" -0 "));
         let idle =
             Inputs { in_flight: Some(0), queued: Some(0), idle_ms: Some(300_000), ..decision.inputs.clone() };
         let idle = Decision { before: 0, after: 0, inputs: idle, ..decision };

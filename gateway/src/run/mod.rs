@@ -74,8 +74,8 @@ pub fn run(args: RunArgs) -> Exit {
             return Exit::Usage;
         }
     };
-    let store = store::Store::of(&args.config);
-    let loaded = match reload::load(&args.config, &store) {
+    let store = store::Store::of(args.config());
+    let loaded = match reload::load(args.config(), &store) {
         Ok(loaded) => loaded,
         Err(report) => {
             eprint!("{report}");
@@ -109,7 +109,7 @@ fn failed(error: &StartError) -> Exit {
 /// Starts every part; what the next needs is there before it.
 fn start(args: RunArgs, loaded: (Loaded, Overlay), store: store::Store) -> Result<Running, StartError> {
     let events = Arc::new(EventLog::new());
-    let reload = reload::Reload::new(args.config, loaded, store, events.clone());
+    let reload = reload::Reload::new(args.config().to_owned(), loaded, store, events.clone());
     let loaded = reload.loaded();
     let open_files = files::raise_limit(&loaded.settings.limits);
     telemetry::install();
