@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::backend::{Backend, BackendEvent};
 use crate::chronicle::Chronicle;
 use crate::clock;
+use crate::keep::Keeper;
 use crate::plane::{Board, Command, CommandError, Handle, Input, Plan, Plane, Trial};
 
 /// Load of all models is looked at this often.
@@ -35,6 +36,8 @@ pub struct Driver<B: Backend> {
     core: Core,
     /// Every input, bounded, to be lived through again.
     journal: Journal,
+    /// The same on disk, if it is kept there.
+    keeper: Option<Keeper>,
     backend: B,
     events: mpsc::UnboundedReceiver<BackendEvent>,
     plane: Arc<dyn Plane>,
@@ -89,6 +92,7 @@ impl<B: Backend> Driver<B> {
             routes: core.routes(),
             core,
             journal: Journal::new(JOURNAL),
+            keeper: None,
             specs: BTreeMap::new(),
             fed: BTreeMap::new(),
             tick_at: Instant::now(),
@@ -96,6 +100,14 @@ impl<B: Backend> Driver<B> {
             ending: Vec::new(),
             batch: Batch::default(),
         }
+    }
+
+    /// Keeps the journal on disk too, and continues from the core that the last run left there.
+    pub fn keep(mut self, keeper: Keeper, former: Option<Core>) -> Self {
+        self.keeper = Some(keeper);
+        self.core = former.unwrap_or_default();
+        self.routes = self.core.routes();
+        self
     }
 
     /// Runs on a new thread until the end. If it panics, the backend goes with it and ends what it has started.
@@ -122,6 +134,8 @@ impl<B: Backend> Driver<B> {
             self.look_at_demand();
             self.carry_out();
             if self.core.is_empty() {
+                // What was handed over is on the disk before the process may end.
+                drop(self.keeper.take());
                 for end in self.ending {
                     // Whoever waited may have left.
                     let _ = end.send(());
@@ -173,6 +187,13 @@ impl<B: Backend> Driver<B> {
             }
             Input::Try(command, answer) => drop(answer.send(self.trial(&command))),
             Input::DumpJournal(answer) => drop(answer.send(self.journal.dump())),
+            Input::Ending => {
+                // What is in flight now counts, not what is left of it at the end.
+                self.feed_demand(None);
+                if let Some(keeper) = &mut self.keeper {
+                    keeper.end(&self.core, clock::now());
+                }
+            }
             Input::Shutdown(answer) => {
                 self.ending.push(answer);
                 self.feed(Event::Shutdown);
@@ -272,7 +293,15 @@ impl<B: Backend> Driver<B> {
 
     fn feed(&mut self, event: Event) {
         metrics::counter!("sluice_journal_inputs_total").increment(1);
-        self.journal.step(&mut self.core, clock::now(), event, &mut self.batch.actions);
+        let now = clock::now();
+        let idle = event == Event::Tick && self.core.idles_at(now);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.before(&self.core, now);
+        }
+        let entry = self.journal.step(&mut self.core, now, event, &mut self.batch.actions);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.after(&entry, idle);
+        }
         self.board.decided(self.core.decisions());
     }
 

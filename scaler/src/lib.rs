@@ -6,6 +6,7 @@ mod chronicle;
 pub mod clock;
 pub mod driver;
 mod fixed;
+pub mod keep;
 pub mod launch;
 pub mod logs;
 pub mod plane;
@@ -16,6 +17,7 @@ mod text;
 
 pub use backend::{Backend, BackendError, BackendEvent, LocalBackend, LocalOptions};
 pub use driver::Driver;
+pub use keep::Keeper;
 pub use launch::Launch;
 pub use logs::{LogBook, LogLine};
 pub use plane::{Command, CommandError, Handle, Input, Observer, Plan, Plane, Trial};

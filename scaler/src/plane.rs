@@ -41,6 +41,8 @@ pub enum Input {
     Try(Command, oneshot::Sender<Result<Trial, CommandError>>),
     /// Write the journal as JSON lines.
     DumpJournal(oneshot::Sender<Vec<u8>>),
+    /// Sluice was told to end, and goes on serving what is there: the next run continues from this moment.
+    Ending,
     /// Drain and stop everything; answered when no replica is left.
     Shutdown(oneshot::Sender<()>),
 }
