@@ -16,5 +16,6 @@ pub mod http2;
 pub mod logging;
 pub mod route;
 pub mod run;
+mod state;
 pub mod telemetry;
 pub mod trace;

@@ -187,7 +187,7 @@ fn stat_field(pid: u32, n: usize) -> u64 {
 
 /// The directory of an instance that died, with one record.
 fn dead_instance(place: &Path, record: &serde_json::Value) -> PathBuf {
-    let instance = place.join("state/dead");
+    let instance = place.join("state/0123456789abcdef0123456789abcdef");
     std::fs::create_dir_all(&instance).unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap();
@@ -254,6 +254,19 @@ fn a_stop_command_runs_for_what_outlived_a_killed_sluice() {
     drop(open(place.path()));
     assert_eq!(std::fs::read_to_string(note).unwrap(), "stopped\n");
     assert!(!instance.exists());
+}
+
+#[test]
+fn what_is_no_instances_in_the_state_directory_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let state = place.path().join("state");
+    let (half_made, strange) = (state.join("f".repeat(32)), state.join("journal"));
+    std::fs::create_dir_all(&half_made).unwrap();
+    std::fs::create_dir_all(&strange).unwrap();
+    std::fs::write(strange.join("file"), "kept").unwrap();
+    drop(open(place.path()));
+    assert!(!half_made.exists());
+    assert_eq!(std::fs::read_to_string(strange.join("file")).unwrap(), "kept");
 }
 
 #[test]

@@ -40,6 +40,7 @@ pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Option<Rea
     let top = Table::open(reader, root, &keys::TOP);
     let (listen, admin, tls) = listeners(&top);
     let admin_tokens = top.path("adminTokens").map(|set| set.value);
+    let state_directory = top.path("stateDirectory").map(|set| set.value);
     let threads = top.integer("threads").map_or_else(cpus, |set| fit(set.value));
     let shutdown = shutdown(&top.table("shutdown"));
     let tracing = tracing(&top);
@@ -65,8 +66,19 @@ pub(super) fn read(reader: &Reader<'_>, root: &Node, created: u64) -> Option<Rea
         launches.insert(name, draft.launch);
     }
     let plan = Plan { fleet, launches };
-    let settings =
-        Settings { listen, tls, admin, admin_tokens, tracing, threads, limits, shutdown, models, plan };
+    let settings = Settings {
+        listen,
+        tls,
+        admin,
+        admin_tokens,
+        state_directory,
+        tracing,
+        threads,
+        limits,
+        shutdown,
+        models,
+        plan,
+    };
     Some(Read { settings, programs })
 }
 

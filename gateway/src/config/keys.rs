@@ -105,6 +105,10 @@ section! { pub(super) TOP, "";
     /// File of the admin API's tokens, a line each: `name role sha256`. Without it whoever reaches the listener is
     /// operator; an address that other machines reach needs it. Read again when it changes.
     adminTokens: Kind::Path => Words("none");
+    /// Folder of what outlives Sluice: the journal of decisions, from which the next start continues, and which
+    /// processes are ours. One that cannot be used keeps Sluice from starting.
+    stateDirectory: Kind::Path =>
+        Words("systemd's state directory, `$XDG_STATE_HOME/sluice` or `~/.local/state/sluice`, if it can be used");
     /// Where requests are taken with TLS.
     tls: Kind::Table(&TLS) => Words("no TLS");
     /// Threads that carry requests.

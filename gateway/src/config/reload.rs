@@ -87,6 +87,7 @@ pub fn diff(old: &Settings, new: &Settings) -> Change {
         ("listen", old.listen != new.listen),
         ("admin", old.admin != new.admin),
         ("adminTokens", old.admin_tokens != new.admin_tokens),
+        ("stateDirectory", old.state_directory != new.state_directory),
         ("tls", old.tls != new.tls),
         ("tracing", old.tracing != new.tracing),
         ("threads", old.threads != new.threads),

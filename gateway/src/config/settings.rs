@@ -25,6 +25,8 @@ pub struct Settings {
     pub admin: SocketAddr,
     /// File of the admin API's tokens.
     pub admin_tokens: Option<PathBuf>,
+    /// Folder of what outlives Sluice, if one is named.
+    pub state_directory: Option<PathBuf>,
     /// Where traces of requests go.
     pub tracing: Option<Tracing>,
     /// Worker threads of the data plane.

@@ -6,6 +6,7 @@
 mod announce;
 mod certificates;
 mod files;
+mod keep;
 mod notify;
 mod reload;
 mod seams;
@@ -18,8 +19,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_scaler::{Driver, Handle, Input, LocalBackend, LocalOptions, clock};
+use sluice_scaler::{Driver, Handle, Input, LocalBackend, LocalOptions, LogBook, clock};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use crate::admin::{Access, Admin, AdminState, EventLog, Readiness};
@@ -47,6 +49,8 @@ enum StartError {
     Tokens(#[from] crate::admin::auth::TokensError),
     #[error(transparent)]
     Backend(#[from] sluice_scaler::BackendError),
+    #[error(transparent)]
+    Journal(#[from] sluice_scaler::keep::KeepError),
     #[error(transparent)]
     Trace(#[from] crate::trace::TraceError),
     #[error("a thread or runtime could not be started: {0}")]
@@ -125,12 +129,7 @@ fn start(args: RunArgs, loaded: (Loaded, Overlay), store: store::Store) -> Resul
         let _ = gateway.tracer.set(Tracer::start(tracing)?);
     }
 
-    let options = LocalOptions { open_files, tls: transport::trusted_roots(), ..LocalOptions::default() };
-    let backend = LocalBackend::open(options)?;
-    let logs = backend.logs();
-    Driver::new(backend, table.clone(), inputs, &handle).spawn()?;
-    handle.send(Input::Configure(settings.plan.clone()));
-
+    let logs = start_scaler(&reload, &table, (&handle, inputs), open_files)?;
     let readiness = Arc::new(Readiness::new());
     let log = events.clone();
     handle.observe(Box::new(move |former, new| log.compare(former, new)));
@@ -157,6 +156,29 @@ fn start(args: RunArgs, loaded: (Loaded, Overlay), store: store::Store) -> Resul
     notify::ready(settings.models.len());
     let tokens = settings.admin_tokens.clone().map(|file| (file, access));
     Ok(Running { handle, gateway, readiness, front, _admin: admin, reload, tokens })
+}
+
+/// Starts the scaler; it continues from the last run if that was a moment ago. Returns what replicas print.
+fn start_scaler(
+    reload: &reload::Reload,
+    table: &Arc<Table>,
+    (handle, inputs): (&Handle, mpsc::UnboundedReceiver<Input>),
+    open_files: Option<u64>,
+) -> Result<Arc<LogBook>, StartError> {
+    let settings = &reload.loaded().settings;
+    let backend = LocalBackend::open(LocalOptions {
+        state_directory: settings.state_directory.clone(),
+        open_files,
+        tls: transport::trusted_roots(),
+    })?;
+    let logs = backend.logs();
+    let mut driver = Driver::new(backend, table.clone(), inputs, handle);
+    if let Some((keeper, former)) = keep::open(settings.state_directory.as_deref(), reload.path())? {
+        driver = driver.keep(keeper, former);
+    }
+    driver.spawn()?;
+    handle.send(Input::Configure(settings.plan.clone()));
+    Ok(logs)
 }
 
 /// Handles signals, reloads and periodic work until a signal ends it.

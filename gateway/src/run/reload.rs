@@ -3,7 +3,7 @@
 //!
 //! Owns the configuration in force and the fate of the last change to it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -78,7 +78,7 @@ impl Shown {
 }
 
 /// The configuration that Sluice starts with: the file, and what the API changed before.
-pub(super) fn load(path: &std::path::Path, store: &Store) -> Result<(Loaded, Overlay), Report> {
+pub(super) fn load(path: &Path, store: &Store) -> Result<(Loaded, Overlay), Report> {
     let before = store.load();
     let (loaded, overlay, dropped) = Source::read(path)?.load_over(&before)?;
     dropped.iter().for_each(log_dropped);
@@ -113,6 +113,11 @@ impl Reload {
     /// For the admin listener.
     pub(super) fn shown(&self) -> Arc<Shown> {
         self.shown.clone()
+    }
+
+    /// The configuration file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The settings in force.

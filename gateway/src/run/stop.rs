@@ -20,6 +20,7 @@ const GOODBYE: u32 = 25;
 /// Stops everything within the configured deadline.
 pub(super) async fn stop(running: &mut Running) -> Exit {
     let shutdown = running.reload.shutdown();
+    running.handle.send(Input::Ending);
     running.readiness.drain();
     notify::stopping(longest(&shutdown));
     tracing::info!(delay_ms = shutdown.drain_delay.as_millis(), "stopping");

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the API's changes to settings outlive Sluice: one small file for each configuration file.
 //!
-//! Owns its place and its safe replacement. May hold secrets, so it is for this user alone.
+//! Owns its safe replacement. May hold secrets, so it is for this user alone.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
-use sluice_scaler::process::default_directories;
-
 use crate::config::Overlay;
+use crate::state;
 
 /// The file; none where no directory can hold it.
 #[derive(Clone, Debug)]
@@ -20,11 +18,8 @@ pub(super) struct Store(Option<PathBuf>);
 impl Store {
     /// The place for changes over this configuration file.
     pub(super) fn of(config: &Path) -> Store {
-        let whole = config.canonicalize().unwrap_or_else(|_| config.to_path_buf());
-        let digest = Sha256::digest(whole.as_os_str().as_encoded_bytes());
-        let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let directory = default_directories().into_iter().find(|directory| is_ours(directory));
-        Store(directory.map(|directory| directory.join(format!("settings-{name}.json"))))
+        let name = format!("settings-{}.json", state::digits_of(config));
+        Store(state::directory().map(|directory| directory.join(name)))
     }
 
     /// What is kept; nothing if that cannot be read, which is logged.
@@ -58,16 +53,11 @@ impl Store {
     }
 }
 
-/// Exists or can be made, belongs to this user and to nobody else.
-fn is_ours(directory: &Path) -> bool {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    let own = nix::unistd::geteuid().as_raw();
-    made.is_ok() && fs::metadata(directory).is_ok_and(|meta| meta.uid() == own && meta.mode() & 0o022 == 0)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]

@@ -14,9 +14,17 @@ use super::value;
 
 /// Inputs that the scaler's core was given.
 static JOURNAL_INPUTS: value::Counter = value::Counter::new();
+/// What was written of the journal on disk.
+static JOURNAL_WRITTEN: value::Counter = value::Counter::new();
+/// What was not.
+static JOURNAL_LOST: value::Counter = value::Counter::new();
 
 /// What can be counted by name.
-static COUNTERS: &[(Name, &value::Counter)] = &[(Name::JournalInputs, &JOURNAL_INPUTS)];
+static COUNTERS: &[(Name, &value::Counter)] = &[
+    (Name::JournalInputs, &JOURNAL_INPUTS),
+    (Name::JournalWritten, &JOURNAL_WRITTEN),
+    (Name::JournalLost, &JOURNAL_LOST),
+];
 
 /// Takes what is counted by name from now on. Only the first call of a process counts.
 pub fn install() {

@@ -172,6 +172,11 @@ metrics! {
     JournalInputs = "sluice_journal_inputs_total" Counter []
         "What the scaler was told and decided on; each is an entry of its journal.",
         "load changes, a replica changes its state, an order or a configuration comes; and four times a second";
+    JournalWritten = "sluice_journal_written_bytes_total" Counter []
+        "What was written of the journal on disk.", "the scaler is told something, and no less than each ten seconds";
+    JournalLost = "sluice_journal_lost_inputs_total" Counter []
+        "Entries that the journal on disk lacks because it could not be written, or not as fast.",
+        "the disk is full, slow or read-only";
     Reloads = "sluice_config_reloads_total" Counter [OUTCOME]
         "Configurations read again: `ok`, or `error` if refused.", "the file changes, or SIGHUP comes";
     ReloadOk = "sluice_config_last_reload_successful" Gauge []

@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::units::Micros;
 
 /// Version of the dump's format.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// Bounded record of a core's inputs and outputs.
 #[derive(Clone, Debug)]
@@ -341,7 +341,7 @@ mod tests {
         let inside = [&dump[..dump.len() - 20], &dump[dump.len() - 5..]].concat();
         let broken = replay(&inside);
         assert!(matches!(broken, Err(ReplayError::Line { line: 16, .. })), "{broken:?}");
-        let other = String::from_utf8(dump).unwrap().replacen("\"format\":3", "\"format\":7", 1);
+        let other = String::from_utf8(dump).unwrap().replacen("\"format\":4", "\"format\":7", 1);
         assert!(matches!(replay(other.as_bytes()), Err(ReplayError::Format { found: 7 })));
     }
 

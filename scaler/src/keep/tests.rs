@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use sluice_core::{
-    Bytes, Demand, Event, FleetSpec, LifeSpec, ModelSpec, ReplicaEvent, ScaleSpec, Source, journal::Journal,
+    Bytes, Demand, Event, FleetSpec, LifeSpec, ModelSpec, Profile, ReplicaEvent, ScaleSpec, Source,
+    journal::Journal,
 };
 
 use super::writer::{FORMER, SEGMENT_BYTES};
@@ -22,6 +23,7 @@ fn fleet_named(model: &str) -> Event {
         idle_after: Micros::from_secs(300),
         window: Micros::from_secs(60),
         preload: false,
+        profile: Profile::Sized,
     };
     let life = LifeSpec {
         start_deadline: Micros::from_secs(60),

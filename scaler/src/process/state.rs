@@ -89,14 +89,16 @@ pub(super) struct Leftovers {
     pub(super) stops: Vec<StopRecord>,
 }
 
-/// `$XDG_STATE_HOME/sluice`, `~/.local/state/sluice`, or a directory of this user below the temporary one: in that
-/// order, as far as the environment names them.
+/// The first of systemd's `$STATE_DIRECTORY`, `$XDG_STATE_HOME/sluice`, `~/.local/state/sluice`, or a directory of this
+/// user below the temporary one: in that order, as far as the environment names them.
 pub fn default_directories() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let listed = std::env::var_os("STATE_DIRECTORY");
+    let by_systemd = listed.and_then(|listed| std::env::split_paths(&listed).find(|path| path.is_absolute()));
     let named = variable("XDG_STATE_HOME").filter(|path| path.is_absolute()).map(|path| path.join("sluice"));
     let home = variable("HOME").map(|path| path.join(".local/state/sluice"));
     let temporary = std::env::temp_dir().join(format!("sluice-{}", geteuid().as_raw()));
-    named.into_iter().chain(home).chain([temporary]).collect()
+    by_systemd.into_iter().chain(named).chain(home).chain([temporary]).collect()
 }
 
 impl State {
@@ -183,7 +185,8 @@ struct Dead {
 /// Ends what dead instances left, all at once: one look at the process table serves them all.
 fn reclaim(root: &Path) -> Leftovers {
     let Ok(entries) = fs::read_dir(root) else { return Leftovers::default() };
-    let directories = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir());
+    let directories = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let directories = directories.filter(|path| path.is_dir() && is_instances(path));
     let dead: Vec<Dead> = directories.filter(|path| !is_alive(path)).filter_map(dead).collect();
     let Some(killed) = kill(&dead) else {
         tracing::error!("leftovers_survive_sigkill");
@@ -195,6 +198,12 @@ fn reclaim(root: &Path) -> Leftovers {
         let _ = fs::remove_dir_all(directory);
     }
     Leftovers { killed, stops }
+}
+
+/// An instance's name is 32 hexadecimal digits. Whatever else is there is not ours to clear away.
+fn is_instances(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn is_alive(directory: &Path) -> bool {

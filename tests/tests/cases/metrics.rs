@@ -132,6 +132,7 @@ async fn every_documented_metric_is_there_and_moves_with_its_cause() {
         "sluice_config_last_reload_successful",
         "sluice_connections_refused_total",
         "sluice_inflight",
+        "sluice_journal_lost_inputs_total",
         "sluice_log_lines_lost_total",
         "sluice_queue_depth",
         "sluice_replica_deaths_total",

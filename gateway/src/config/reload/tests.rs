@@ -121,6 +121,7 @@ const FILE_KEYS: &[(&str, &str, Effect)] = &[
     ("listen", "listen: 127.0.0.1:1", Effect::Restart),
     ("admin", "admin: 127.0.0.1:1", Effect::Restart),
     ("adminTokens", "adminTokens: x", Effect::Restart),
+    ("stateDirectory", "stateDirectory: x", Effect::Restart),
     ("tls", "tls: {listen: 127.0.0.1:1, certificate: a, key: b}", Effect::Restart),
     ("threads", "threads: 1000", Effect::Restart),
     ("tracing", "tracing: {endpoint: 'http://c:4318'}", Effect::Restart),

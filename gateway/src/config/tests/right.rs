@@ -10,10 +10,21 @@ use super::*;
 #[test]
 fn every_default_of_a_process_model() {
     let loaded = valid("models:\n  - name: m\n    command: [sh, '${PORT}']\n");
-    let Settings { listen, tls, admin, admin_tokens, tracing, threads, limits, shutdown, models, plan } =
-        loaded.settings;
+    let Settings {
+        listen,
+        tls,
+        admin,
+        admin_tokens,
+        state_directory,
+        tracing,
+        threads,
+        limits,
+        shutdown,
+        models,
+        plan,
+    } = loaded.settings;
     assert_eq!((listen, admin), (vec!["127.0.0.1:8080".parse().unwrap()], "127.0.0.1:8081".parse().unwrap()));
-    assert_eq!((admin_tokens, tracing), (None, None));
+    assert_eq!((admin_tokens, state_directory, tracing), (None, None, None));
     assert_eq!((tls, threads), (None, std::thread::available_parallelism().unwrap().get()));
     let expected = Limits {
         connections: 20_000,
