@@ -72,8 +72,8 @@ pub fn complete(forward: &mut Forward, hop: &Hop<'_>, settings: &ModelSettings, 
 pub fn with_host(head: &[u8], host: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(head.len() + host.len());
     let mut rest = head;
-    while let Some(end) = memchr::memmem::find(rest, b"\r\n") {
-        let (line, after) = rest.split_at(end + 2);
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let (line, after) = rest.split_at(end + 1);
         let is_host = line.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"host:"));
         if is_host {
             out.extend_from_slice(b"host: ");

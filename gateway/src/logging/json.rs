@@ -96,8 +96,9 @@ fn text(line: &mut Vec<u8>, text: &str) {
     line.push(b'"');
 }
 
+/// Without an early end, so that many bytes are looked at at once.
 fn is_plain(bytes: &[u8]) -> bool {
-    bytes.iter().all(|&b| b >= 0x20 && b != b'"' && b != b'\\')
+    bytes.iter().fold(true, |plain, &b| plain & (b >= 0x20) & (b != b'"') & (b != b'\\'))
 }
 
 fn value<T: Serialize + ?Sized>(line: &mut Vec<u8>, value: &T) {

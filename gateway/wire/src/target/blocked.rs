@@ -7,7 +7,7 @@
 
 use super::spelling::decoded;
 
-/// First segments, alone or behind `/v1`, that are blocked with everything below them.
+/// First segments, alone or behind `/v1`, that are blocked with everything below them; sorted, as all lists here.
 const ROOTS: [&str; 40] = [
     "abort_request",
     "clear_hicache_storage_backend",
@@ -52,7 +52,7 @@ const ROOTS: [&str; 40] = [
 ];
 
 /// Segments under `/v2` that are blocked with everything below them.
-const V2_ROOTS: [&str; 4] = ["systemsharedmemory", "cudasharedmemory", "logging", "trace"];
+const V2_ROOTS: [&str; 4] = ["cudasharedmemory", "logging", "systemsharedmemory", "trace"];
 
 /// How often a path is decoded at most: more layers than any chain of readers peels off.
 const LAYERS: usize = 4;
@@ -64,8 +64,7 @@ pub(super) fn is_blocked(raw: &[u8], normal: &[u8]) -> bool {
 
 fn needs_a_closer_look(raw: &[u8]) -> bool {
     memchr::memchr3(b'%', b';', b'\\', raw).is_some()
-        || memchr::memmem::find(raw, b"//").is_some()
-        || memchr::memmem::find(raw, b"/.").is_some()
+        || raw.windows(2).any(|pair| matches!(pair, b"//" | b"/."))
 }
 
 fn may_be_read_as_listed(raw: &[u8]) -> bool {
@@ -109,8 +108,10 @@ fn resolved<'a>(segments: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item 
 fn is_listed<'a>(segments: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut segments = segments.filter(|s| !s.is_empty());
     let mut next = || segments.next().unwrap_or_default();
-    let is_one_of =
-        |segment: &[u8], list: &[&str]| list.iter().any(|l| segment.eq_ignore_ascii_case(l.as_bytes()));
+    let is_one_of = |segment: &[u8], sorted: &[&str]| {
+        let lower = || segment.iter().map(u8::to_ascii_lowercase);
+        sorted.binary_search_by(|listed| listed.bytes().cmp(lower())).is_ok()
+    };
     let first = next();
     if first.eq_ignore_ascii_case(b"v1") {
         return is_one_of(next(), &ROOTS);
@@ -123,4 +124,21 @@ fn is_listed<'a>(segments: impl Iterator<Item = &'a [u8]>) -> bool {
         return is_one_of(segments.last().unwrap_or_default(), &["load", "unload"]);
     }
     is_one_of(second, &V2_ROOTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_sorted_and_every_name_in_them_is_found() {
+        assert!(ROOTS.is_sorted() && V2_ROOTS.is_sorted());
+        for (at, list) in [("", &ROOTS[..]), ("/V1", &ROOTS[..]), ("/v2", &V2_ROOTS[..])] {
+            for name in list {
+                let path = format!("{at}/{}/x", name.to_ascii_uppercase());
+                assert!(is_blocked(path.as_bytes(), path.as_bytes()), "{path}");
+            }
+        }
+        assert!(!is_blocked(b"/v1/sleeping", b"/v1/sleeping") && !is_blocked(b"/v2/sleep", b"/v2/sleep"));
+    }
 }

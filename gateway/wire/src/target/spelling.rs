@@ -12,14 +12,18 @@ pub(super) fn normal(path: &[u8]) -> Result<Cow<'_, [u8]>, &'static str> {
         return Err("path does not begin with a slash");
     }
     let plain = memchr::memchr(b'%', path).is_none();
-    if plain && memchr::memmem::find(path, b"/.").is_none() {
+    if plain && !may_have_dots(path) {
         return Ok(Cow::Borrowed(path));
     }
     let path = if plain { Cow::Borrowed(path) } else { Cow::Owned(unreserved(path)?) };
-    if memchr::memmem::find(&path, b"/.").is_none() {
+    if !may_have_dots(&path) {
         return Ok(path);
     }
     without_dots(&path).map(Cow::Owned).ok_or("path leads above its root")
+}
+
+fn may_have_dots(path: &[u8]) -> bool {
+    path.windows(2).any(|pair| pair == b"/.")
 }
 
 /// Decodes every escape once. What is no escape stays as it is.
