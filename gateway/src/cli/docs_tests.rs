@@ -69,6 +69,7 @@ fn every_exit_code_is_documented() {
         Exit::Unreachable,
         Exit::Unauthorised,
         Exit::Partly,
+        Exit::HungUp,
         Exit::Interrupted,
         Exit::Terminated,
     ];

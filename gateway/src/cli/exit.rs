@@ -27,6 +27,8 @@ pub enum Exit {
     Unauthorised = 8,
     /// Part of it was done.
     Partly = 9,
+    /// The terminal of `top` went away, or SIGHUP said so.
+    HungUp = 129,
     /// Ended by SIGINT (^C).
     Interrupted = 130,
     /// Ended by SIGTERM.

@@ -24,4 +24,5 @@ mod scale_up;
 mod service;
 mod streaming;
 mod support;
+mod top;
 mod tracing;

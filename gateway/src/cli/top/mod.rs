@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `sluice top`: a screen that follows a running Sluice.
 //!
-//! [`state`] is what is known and how keys change it, [`render`] draws it; both are pure. Here is the thin rest: asking
-//! the admin API, reading keys, and giving the terminal back however it ends.
+//! [`state`] is what is known and how keys change it, [`render`] draws it; both are pure. [`screen`] is the terminal. Here
+//! is the thin rest: asking the admin API, reading keys, and ending when the terminal is gone.
 
 pub mod render;
+mod screen;
 pub mod state;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
 use ratatui::crossterm::event as terminal;
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::args::AdminArgs;
@@ -24,6 +27,7 @@ use super::exit::{Exit, Failure};
 use super::sse::Events;
 use crate::admin::api::{Line, List, Model, Replica};
 use crate::admin::path;
+use screen::Screen;
 use state::{Ask, News, State, Totals};
 
 /// Time between two looks.
@@ -32,15 +36,26 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Longest wait for a key until the reader sees that it is no longer needed.
 const KEY: Duration = Duration::from_millis(200);
 
-/// Carries out `sluice top`. Needs a terminal.
+/// Carries out `sluice top`. Needs a terminal, and ends with it.
 pub async fn top(args: AdminArgs, colour: bool) -> Result<(), Failure> {
     let client = Arc::new(Client::new(&args)?);
     // Whoever names a wrong address or token should read so on an ordinary screen.
     client.get::<List<Model>>("/api/v1/models").await?;
+    let cannot = |error| Failure::new(Exit::Failed, format!("top needs a terminal: {error}"));
+    let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
+    let closed = screen::hung_up().map_err(cannot)?;
     ratatui::crossterm::style::force_color_output(colour);
-    let mut screen = ratatui::try_init()
-        .map_err(|error| Failure::new(Exit::Failed, format!("top needs a terminal: {error}")))?;
-    let _restore = Restore;
+    let gone = Failure::new(Exit::HungUp, "");
+    tokio::select! {
+        end = show(client, cannot) => end,
+        _ = hangup.recv() => Err(gone),
+        _ = closed => Err(gone),
+    }
+}
+
+/// Follows and draws until somebody leaves.
+async fn show(client: Arc<Client>, cannot: impl Fn(io::Error) -> Failure) -> Result<(), Failure> {
+    let mut screen = Screen::take().map_err(cannot)?;
     let (news, mut inbox) = unbounded_channel();
     tokio::spawn(look(client.clone(), news.clone()));
     tokio::spawn(follow(client.clone(), news.clone()));
@@ -48,7 +63,9 @@ pub async fn top(args: AdminArgs, colour: bool) -> Result<(), Failure> {
     std::thread::spawn(move || read_keys(&keys));
     let mut state = State::new(client.address());
     loop {
-        screen.draw(|frame| render::draw(&state, frame))?;
+        let drawn = screen.draw(|frame| render::draw(&state, frame)).await;
+        // Nothing can be said on a terminal that takes nothing.
+        drawn.map_err(|_| Failure::new(Exit::HungUp, ""))?;
         let Some(first) = inbox.recv().await else { return Ok(()) };
         for ask in take(first, &mut inbox, &mut state) {
             match ask {
@@ -61,15 +78,6 @@ pub async fn top(args: AdminArgs, colour: bool) -> Result<(), Failure> {
                 }
             }
         }
-    }
-}
-
-/// Gives the terminal back, also when a signal or a failure ends the command.
-struct Restore;
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        ratatui::restore();
     }
 }
 
