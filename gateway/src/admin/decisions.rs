@@ -161,7 +161,7 @@ fn last(all: &[std::sync::Arc<sluice_core::Decision>], limit: usize, now: Moment
     List { items, next_cursor: None }
 }
 
-fn document(decision: &sluice_core::Decision, now: Moment) -> Decision {
+pub(crate) fn document(decision: &sluice_core::Decision, now: Moment) -> Decision {
     let known = &decision.inputs;
     let limits = decision.limits.iter().map(|limit| Limit {
         kind: limit_name(limit.kind).to_owned(),

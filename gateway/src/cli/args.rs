@@ -67,6 +67,8 @@ pub enum Command {
     Events(EventsArgs),
     /// Say why a model has the replicas that it has.
     Explain(super::explain::ExplainArgs),
+    /// Decide again what is in a journal, and see what other settings would have decided.
+    Replay(super::replay::ReplayArgs),
     /// Show what a model's replicas print.
     Logs(LogsArgs),
     /// Show models, replicas and events on a screen that follows them.

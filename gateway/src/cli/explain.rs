@@ -67,7 +67,7 @@ pub async fn explain(args: ExplainArgs, console: &mut Console<'_>) -> Result<(),
 }
 
 /// One decision; nothing in it can steer a terminal.
-fn words(decision: &Decision) -> String {
+pub(super) fn words(decision: &Decision) -> String {
     let change = match decision.before == decision.after {
         true => format!("stays at {}", decision.after),
         false => format!("{} -> {}", decision.before, decision.after),

@@ -16,6 +16,7 @@ mod explain;
 mod get;
 mod logs;
 mod order;
+mod replay;
 mod shell;
 mod sse;
 mod table;
@@ -88,6 +89,7 @@ fn execute(cli: Cli, console: &mut Console<'_>) -> Exit {
         Some(Command::Completion(args)) => shell::completion(args.shell, console),
         Some(Command::Man(args)) => shell::man(args.dir.as_deref(), console),
         Some(Command::Explain(args)) => block_on(explain::explain(args, console)),
+        Some(Command::Replay(args)) => replay::replay(&args, console),
         Some(Command::Logs(args)) => block_on(logs::logs(args, console)),
     };
     match result {

@@ -24,6 +24,7 @@ pub mod settings;
 mod tree;
 mod units;
 pub mod watch;
+pub mod what_if;
 
 use std::collections::BTreeMap;
 use std::fmt;

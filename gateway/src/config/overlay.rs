@@ -412,7 +412,7 @@ fn hidden(kind: &Kind, value: &Json) -> Json {
 }
 
 /// As in the file.
-fn duration(micros: u64) -> Json {
+pub(super) fn duration(micros: u64) -> Json {
     match micros / 1_000 {
         ms if ms % 1_000 == 0 => format!("{}s", ms / 1_000).into(),
         ms => format!("{ms}ms").into(),

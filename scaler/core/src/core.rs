@@ -141,6 +141,11 @@ impl Core {
         !self.freed && self.next_deadline().is_none_or(|due| due > now)
     }
 
+    /// Nothing was decided by it yet: it is empty, or continues a former run and is not configured.
+    pub fn begins(&self) -> bool {
+        self.restored || (self.models.is_empty() && self.decided == 0)
+    }
+
     /// It is `former` again, perhaps later, with nothing in between.
     pub fn continues(&self, former: &Core) -> bool {
         let (mut this, mut former) = (self.clone(), former.clone());

@@ -18,6 +18,7 @@ mod mission;
 mod proxying;
 mod queueing;
 mod reload;
+mod replay;
 mod restart;
 mod scale_to_zero;
 mod scale_up;

@@ -50,7 +50,21 @@ pub struct Standing {
     /// As many replicas as the initial scale asks for were ready once.
     pub initialized: bool,
     /// Replicas reported as desired; `None` before the first reconcile, `Some(None)` while nothing is known.
+    #[serde(with = "as_list")]
     pub reported: Option<Option<u32>>,
+}
+
+/// Written as a list of at most one: JSON has only one `null`.
+mod as_list {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<Option<u32>>, to: S) -> Result<S::Ok, S::Error> {
+        value.as_slice().serialize(to)
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Option<u32>>, D::Error> {
+        Ok(Vec::deserialize(from)?.pop())
+    }
 }
 
 /// What one reconcile looks at.
