@@ -216,7 +216,7 @@ pub fn model(status: &ModelStatus, load: Option<&ModelLoad>, now: Moment) -> Mod
         answers_waiters: fault.answer_waiters,
         retry_in_ms: fault.retry_at.since(now.micros).as_millis(),
     });
-    Model {
+    let mut model = Model {
         name: status.name.as_str().to_owned(),
         state: status.state.as_str().to_owned(),
         ready: status.ready,
@@ -226,16 +226,26 @@ pub fn model(status: &ModelStatus, load: Option<&ModelLoad>, now: Moment) -> Mod
         desired: status.desired,
         pinned: status.pinned,
         reason: status.reason.clone(),
-        in_flight: load.map(|load| load.in_flight),
-        queued: load.map(|load| load.queued),
-        idle_ms: load.and_then(|load| load.idle_since).map(|since| now.micros.since(since).as_millis()),
+        in_flight: None,
+        queued: None,
+        idle_ms: None,
         wake: Wake {
             p50_ms: measured.then(|| wake.p50.as_millis()),
             p90_ms: measured.then(|| wake.p90.as_millis()),
             samples: wake.samples,
         },
         fault,
-    }
+    };
+    add_load(&mut model, load, now);
+    model
+}
+
+/// The load of a model, where it is known.
+pub fn add_load(model: &mut Model, load: Option<&ModelLoad>, now: Moment) {
+    model.in_flight = load.map(|load| load.in_flight);
+    model.queued = load.map(|load| load.queued);
+    let idle_since = load.and_then(|load| load.idle_since);
+    model.idle_ms = idle_since.map(|since| now.micros.since(since).as_millis());
 }
 
 /// All replicas, by id.
@@ -284,7 +294,7 @@ pub fn replica(status: &ReplicaStatus, load: Option<&ModelLoad>, now: Moment) ->
         since: rfc3339(now.unix_ms_of(status.since)),
         age_ms: now.micros.since(status.since).as_millis(),
         address: status.address.as_ref().map(|address| address.socket.to_string()),
-        in_flight: load.map(|load| load.by_replica.get(&status.id).copied().unwrap_or(0)),
+        in_flight: load.map(|load| load.on(status.id)),
         note: status.note.clone(),
     }
 }

@@ -38,10 +38,10 @@ pub struct Event {
     pub changed: Vec<String>,
     /// Name of the token that did it; null where nobody did, or tokens are not used.
     pub by: Option<String>,
-    /// The model after a change of it.
+    /// The model after a change of it, its load when this was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_now: Option<Model>,
-    /// The replica after a change of it; of one that is gone, as it was last seen.
+    /// The replica after a change of it, its load when this was sent; of one that is gone, as it was last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica_now: Option<Replica>,
 }
@@ -233,6 +233,8 @@ fn model_event(old: Option<&ModelStatus>, new: Option<&ModelStatus>, now: Moment
                 ("desired", old.desired != new.desired),
                 ("pinned", old.pinned != new.pinned),
                 ("ready", old.ready != new.ready),
+                ("starting", old.starting != new.starting),
+                ("leaving", old.leaving != new.leaving),
                 ("fault", fault(old) != fault(new)),
             ];
             let changed: Vec<&str> =
@@ -270,8 +272,11 @@ fn model_text(old: &ModelStatus, new: &ModelStatus) -> String {
             parts.push(format!("failed {} in a row: {}", fault.failures, fault.cause));
         }
         (_, None) if old.fault.is_some() => parts.push("starts work again".to_owned()),
-        _ if parts.is_empty() => parts.push(new.reason.clone()),
         _ => {}
+    }
+    if parts.is_empty() {
+        let (starting, leaving) = (new.starting, new.leaving);
+        parts.push(format!("{starting} starting, {leaving} leaving ({})", new.reason));
     }
     format!("{}: {}", new.name, parts.join(", "))
 }

@@ -24,7 +24,7 @@ mod server;
 mod settings;
 pub mod state;
 
-mod watch;
+pub mod watch;
 
 #[cfg(test)]
 mod contract_tests;

@@ -116,7 +116,8 @@ pub(super) fn find_replica<'a>(status: &'a FleetStatus, id: &str) -> Answer<&'a 
     found.ok_or_else(|| Problem::new(Kind::UnknownReplica, format!("there is no replica {id}")))
 }
 
-fn replica_id(text: &str) -> Option<ReplicaId> {
+/// The id that is written like this.
+pub(super) fn replica_id(text: &str) -> Option<ReplicaId> {
     text.strip_prefix('r')?.parse().ok().map(ReplicaId)
 }
 

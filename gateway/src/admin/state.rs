@@ -54,6 +54,13 @@ pub struct ModelLoad {
     pub by_replica: BTreeMap<ReplicaId, u32>,
 }
 
+impl ModelLoad {
+    /// Requests in flight at this replica.
+    pub fn on(&self, replica: ReplicaId) -> u32 {
+        self.by_replica.get(&replica).copied().unwrap_or(0)
+    }
+}
+
 /// The data plane's counters, read without changing them.
 pub trait LoadView: Send + Sync + 'static {
     /// The model's load; `None` when the data plane does not know the model (yet).

@@ -103,13 +103,14 @@ impl Follower {
                 at = self.reset("events came faster than they were read").await?;
                 continue;
             };
-            for (number, event) in &events {
-                at = *number;
-                if self.is_wanted(event) {
-                    self.send(Some(log.id(at)), &event.kind, event).await?;
+            let none_new = events.is_empty();
+            for (number, event) in events {
+                at = number;
+                if self.is_wanted(&event) {
+                    self.send(Some(log.id(at)), &event.kind.clone(), &self.with_load(event)).await?;
                 }
             }
-            if !events.is_empty() {
+            if !none_new {
                 continue;
             }
             let silent = tokio::select! {
@@ -128,6 +129,19 @@ impl Follower {
             (Some(only), Some(model)) => only == model,
             _ => true,
         }
+    }
+
+    /// The log is older than the load, so the load comes with the sending.
+    fn with_load(&self, mut event: Event) -> Event {
+        let load =
+            event.model.as_ref().and_then(|model| self.shared.admin.model_load.load(&model.as_str().into()));
+        let now = Moment::now();
+        event.model_now.iter_mut().for_each(|model| api::add_load(model, load.as_ref(), now));
+        for replica in event.replica_now.iter_mut() {
+            let id = super::read::replica_id(&replica.id);
+            replica.in_flight = load.as_ref().zip(id).map(|(load, id)| load.on(id));
+        }
+        event
     }
 
     async fn reset(&self, reason: &str) -> Result<u64, Over> {

@@ -17,6 +17,8 @@ use serde_json::Value;
 
 use super::args::AdminArgs;
 use super::exit::{Exit, Failure};
+use crate::admin::api::List;
+use crate::admin::path;
 use crate::admin::problem::{self, BASE, Problem};
 
 /// Longest wait for a connection.
@@ -53,6 +55,18 @@ impl Client {
     /// A document.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.document(Method::GET, path, None).await
+    }
+
+    /// All items of a list, however many pages it has.
+    pub async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Failure> {
+        let mut items = Vec::new();
+        let mut page: List<T> = self.get(path).await?;
+        loop {
+            items.append(&mut page.items);
+            let Some(cursor) = page.next_cursor else { return Ok(items) };
+            let and = if path.contains('?') { '&' } else { '?' };
+            page = self.get(&format!("{path}{and}cursor={}", path::encode(&cursor))).await?;
+        }
     }
 
     /// Gives an order, with a JSON body if there is one; the answer is a document.

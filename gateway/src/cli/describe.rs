@@ -11,7 +11,7 @@ use super::console::Console;
 use super::events;
 use super::exit::Failure;
 use super::table::short;
-use crate::admin::api::{List, Model, Replica};
+use crate::admin::api::{Model, Replica};
 use crate::admin::events::Event;
 use crate::admin::path;
 
@@ -25,9 +25,8 @@ pub async fn describe(what: Describe, console: &mut Console<'_>) -> Result<(), F
             let client = Client::new(&admin)?;
             let name = path::encode(&name);
             let model: Model = client.get(&format!("/api/v1/models/{name}")).await?;
-            let replicas: List<Replica> = client.get(&format!("/api/v1/replicas?model={name}")).await?;
+            let replicas: Vec<Replica> = client.list(&format!("/api/v1/replicas?model={name}")).await?;
             let (events, _) = events::past(&client, Some(&model.name)).await?;
-            let replicas = replicas.items;
             match output {
                 Whole::Text => console.print(&of_model(&model, &replicas, &events)),
                 _ => document(

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `sluice events`: what has changed, and what changes.
 
-use std::time::Duration;
-
 use super::args::{EventOutput, EventsArgs};
 use super::client::Client;
 use super::console::Console;
-use super::exit::{Exit, Failure};
-use super::sse::{Events, Message};
+use super::exit::Failure;
+use super::follow::{Follow, News, watch_path};
+use super::sse::Events;
 use crate::admin::events::Event;
-use crate::admin::path;
-
-/// Time between two tries to connect again.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// Events that the server keeps, less some room for those that come meanwhile.
 const KEPT: u64 = 4_000;
@@ -20,7 +15,7 @@ const KEPT: u64 = 4_000;
 /// Carries out `sluice events`.
 pub async fn events(args: EventsArgs, console: &mut Console<'_>) -> Result<(), Failure> {
     let client = Client::new(&args.admin)?;
-    let (past, mut last) = past(&client, args.model.as_deref()).await?;
+    let (past, last) = past(&client, args.model.as_deref()).await?;
     let skip = past.len().saturating_sub(args.tail as usize);
     for event in &past[skip..] {
         print(event, args.output, console)?;
@@ -28,38 +23,14 @@ pub async fn events(args: EventsArgs, console: &mut Console<'_>) -> Result<(), F
     if !args.watch {
         return Ok(());
     }
+    let mut follow = Follow::new(&client, args.model.as_deref(), Some(last));
     loop {
-        match follow(&client, &args, &mut last, console).await {
-            Err(gone) if gone.exit == Exit::Unreachable => {
-                console.say(&format!("{}; trying again", gone.message.lines().next().unwrap_or_default()));
-            }
-            Err(other) => return Err(other),
-            Ok(()) => console.say("the stream has ended: sluice stops; trying again"),
-        }
-        tokio::time::sleep(AGAIN).await;
-    }
-}
-
-/// Prints until the stream ends. `last` is the last event that was seen.
-async fn follow(
-    client: &Client,
-    args: &EventsArgs,
-    last: &mut String,
-    console: &mut Console<'_>,
-) -> Result<(), Failure> {
-    let body = client.resume(&watch_path(args.model.as_deref()), Some(last)).await?;
-    let mut stream = Events::new(body);
-    while let Some(message) = stream.next().await.map_err(|error| client.broken(error))? {
-        if let Some(event) = event(&message) {
-            print(&event, args.output, console)?;
-        } else if message.event == "reset" {
-            console.say(&format!("events may be missing here: {}", message.data));
-        }
-        if !message.id.is_empty() {
-            *last = message.id;
+        match follow.next(|lost| console.say(lost)).await? {
+            News::Event(event) => print(&event, args.output, console)?,
+            News::Reset(reason) => console.say(&format!("events may be missing here: {reason}")),
+            News::Snapshot(_) => {}
         }
     }
-    Ok(())
 }
 
 /// The events that the server still has, of a model or all, and the id of the last one. An id is `run-number`.
@@ -78,18 +49,16 @@ pub async fn past(client: &Client, model: Option<&str>) -> Result<(Vec<Event>, S
     let mut events = Vec::new();
     while let Some(message) = stream.next().await.map_err(broken)? {
         let at = numbered(&message.id).map_or(0, |(_, at)| at);
-        events.extend(event(&message).filter(|event| concerns(event, model)));
+        if let Some(News::Event(event)) = News::of(&message)
+            && concerns(&event, model)
+        {
+            events.push(*event);
+        }
         if at >= last {
             break;
         }
     }
     Ok((events, id))
-}
-
-/// The path of the stream.
-pub fn watch_path(model: Option<&str>) -> String {
-    let filter = model.map(|model| format!("?model={}", path::encode(model))).unwrap_or_default();
-    format!("/api/v1/watch{filter}")
 }
 
 fn concerns(event: &Event, model: Option<&str>) -> bool {
@@ -102,11 +71,6 @@ fn concerns(event: &Event, model: Option<&str>) -> bool {
 fn numbered(id: &str) -> Option<(&str, u64)> {
     let (run, number) = id.split_once('-')?;
     Some((run, number.parse().ok()?))
-}
-
-/// What a message says; `None` for a snapshot or a reset.
-pub fn event(message: &Message) -> Option<Event> {
-    serde_json::from_str(&message.data).ok()
 }
 
 fn print(event: &Event, output: EventOutput, console: &mut Console<'_>) -> Result<(), Failure> {

@@ -2,7 +2,6 @@
 //! `sluice get models|replicas`: lists in five forms, once or as they change.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Style};
 use serde::Serialize;
@@ -11,25 +10,28 @@ use serde::de::DeserializeOwned;
 use super::args::{Get, GetModels, GetReplicas, ListArgs, Output};
 use super::client::Client;
 use super::console::Console;
-use super::exit::{Exit, Failure};
+use super::exit::Failure;
+use super::follow::{Follow, News};
 use super::table::{Cell, Table, short};
-use crate::admin::api::{List, Model, Replica};
+use crate::admin::api::{List, Model, Replica, Wake};
+use crate::admin::events::Event;
 use crate::admin::path;
-
-/// Time between two looks of `--watch`.
-const LOOK: Duration = Duration::from_secs(1);
+use crate::admin::watch::Snapshot;
 
 /// Carries out `sluice get`.
 pub async fn get(what: Get, console: &mut Console<'_>) -> Result<(), Failure> {
     match what {
         Get::Models(GetModels { name, list }) => {
-            let one = name.map(|name| format!("/api/v1/models/{}", path::encode(&name)));
-            show::<Model>(one, "/api/v1/models".to_owned(), &list, console).await
+            let path = "/api/v1/models".to_owned();
+            show::<Model>(Choice { model: name.clone(), one: name }, path, &list, console).await
         }
         Get::Replicas(GetReplicas { name, model, list }) => {
-            let one = name.map(|id| format!("/api/v1/replicas/{}", path::encode(&id)));
-            let filter = model.map(|model| format!("?model={}", path::encode(&model))).unwrap_or_default();
-            show::<Replica>(one, format!("/api/v1/replicas{filter}"), &list, console).await
+            let filter = match &model {
+                Some(model) => format!("?model={}", path::encode(model)),
+                None => String::new(),
+            };
+            let path = format!("/api/v1/replicas{filter}");
+            show::<Replica>(Choice { one: name, model }, path, &list, console).await
         }
     }
 }
@@ -43,50 +45,81 @@ trait Item: Clone + PartialEq + Serialize + DeserializeOwned {
 
     fn row(&self, wide: bool) -> Vec<Cell>;
 
-    /// Without what changes merely because time passes.
-    fn still(&self) -> Self;
+    /// Only what events tell of; the rest changes without one.
+    fn told(&self) -> Self;
+
+    /// Those of a snapshot.
+    fn all(snapshot: Snapshot) -> Vec<Self>;
+
+    /// Whose change this is, and what it is now; `None` in place of that if it is gone.
+    fn changed(event: Event) -> Option<(String, Option<Self>)>;
+}
+
+/// Which of all.
+struct Choice {
+    one: Option<String>,
+    model: Option<String>,
 }
 
 async fn show<T: Item>(
-    one: Option<String>,
-    all: String,
+    choice: Choice,
+    path: String,
     list: &ListArgs,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     let client = Client::new(&list.admin)?;
-    let items = fetch::<T>(&client, one.as_deref(), &all).await?;
+    let items: Vec<T> = match &choice.one {
+        Some(name) => vec![client.get(&format!("{path}/{}", path::encode(name))).await?],
+        None => client.list(&path).await?,
+    };
     let mut table = Table::new(T::COLUMNS[usize::from(list.output == Output::Wide)]);
-    print(&items, list.output, one.is_some(), &mut table, console)?;
-    if !list.watch {
-        return Ok(());
-    }
-    let mut seen = by_name(&items);
+    print(&items, list.output, choice.one.is_some(), &mut table, console)?;
+    if list.watch { watch(&client, &choice, items, (list.output, table), console).await } else { Ok(()) }
+}
+
+/// Prints each change; a lost connection is taken up again.
+async fn watch<T: Item>(
+    client: &Client,
+    choice: &Choice,
+    items: Vec<T>,
+    (output, mut table): (Output, Table),
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    let mut seen: BTreeMap<String, T> = items.into_iter().map(by_name).collect();
+    let mut follow = Follow::new(client, choice.model.as_deref(), None);
     loop {
-        tokio::time::sleep(LOOK).await;
-        let items = match fetch::<T>(&client, one.as_deref(), &all).await {
-            Err(gone) if gone.exit == Exit::NotFound => Vec::new(),
-            other => other?,
+        let changes: Vec<(String, Option<T>)> = match follow.next(|lost| console.say(lost)).await? {
+            News::Reset(_) => continue,
+            News::Event(event) => T::changed(*event).into_iter().collect(),
+            News::Snapshot(all) => {
+                let now: BTreeMap<String, T> = T::all(*all).into_iter().map(by_name).collect();
+                let gone: Vec<String> =
+                    seen.keys().filter(|name| !now.contains_key(*name)).cloned().collect();
+                gone.into_iter()
+                    .map(|name| (name, None))
+                    .chain(now.into_iter().map(|(n, item)| (n, Some(item))))
+                    .collect()
+            }
         };
-        let now = by_name(&items);
-        let changed: Vec<T> =
-            items.into_iter().filter(|item| seen.get(item.name()) != now.get(item.name())).collect();
-        more(&changed, list.output, &mut table, console)?;
-        for name in seen.keys().filter(|name| !now.contains_key(*name)) {
-            console.say(&format!("{name} is gone"));
+        for (name, now) in changes {
+            if choice.one.as_ref().is_some_and(|one| *one != name) {
+                continue;
+            }
+            match now {
+                Some(item) if seen.get(&name).is_some_and(|former| former.told() == item.told()) => {}
+                Some(item) => {
+                    more(std::slice::from_ref(&item), output, &mut table, console)?;
+                    seen.insert(name, item);
+                }
+                None if seen.remove(&name).is_some() => console.say(&format!("{name} is gone")),
+                None => {}
+            }
         }
-        seen = now;
     }
 }
 
-async fn fetch<T: Item>(client: &Client, one: Option<&str>, all: &str) -> Result<Vec<T>, Failure> {
-    match one {
-        Some(path) => Ok(vec![client.get(path).await?]),
-        None => Ok(client.get::<List<T>>(all).await?.items),
-    }
-}
-
-fn by_name<T: Item>(items: &[T]) -> BTreeMap<String, T> {
-    items.iter().map(|item| (item.name().to_owned(), item.still())).collect()
+fn by_name<T: Item>(item: T) -> (String, T) {
+    (item.name().to_owned(), item)
 }
 
 fn print<T: Item>(
@@ -174,13 +207,22 @@ impl Item for Model {
         row
     }
 
-    fn still(&self) -> Self {
-        let mut still = self.clone();
-        still.idle_ms = None;
-        if let Some(fault) = &mut still.fault {
-            fault.retry_in_ms = 0;
+    fn told(&self) -> Self {
+        let wake = Wake { p50_ms: None, p90_ms: None, samples: 0 };
+        let mut told = Model { wanted: None, reason: String::new(), wake, ..self.clone() };
+        (told.in_flight, told.queued, told.idle_ms) = (None, None, None);
+        if let Some(fault) = &mut told.fault {
+            (fault.answers_waiters, fault.retry_in_ms) = (false, 0);
         }
-        still
+        told
+    }
+
+    fn all(snapshot: Snapshot) -> Vec<Self> {
+        snapshot.models
+    }
+
+    fn changed(event: Event) -> Option<(String, Option<Self>)> {
+        (event.kind == "model").then_some((event.model?, event.model_now))
     }
 }
 
@@ -209,8 +251,18 @@ impl Item for Replica {
         row
     }
 
-    fn still(&self) -> Self {
-        Replica { age_ms: 0, since: String::new(), ..self.clone() }
+    fn told(&self) -> Self {
+        let (since, note) = (String::new(), String::new());
+        Replica { age_ms: 0, since, note, address: None, in_flight: None, ..self.clone() }
+    }
+
+    fn all(snapshot: Snapshot) -> Vec<Self> {
+        snapshot.replicas
+    }
+
+    fn changed(event: Event) -> Option<(String, Option<Self>)> {
+        let is_gone = event.changed.iter().any(|change| change == "removed");
+        (event.kind == "replica").then_some((event.replica?, event.replica_now.filter(|_| !is_gone)))
     }
 }
 

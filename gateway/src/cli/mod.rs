@@ -13,6 +13,7 @@ mod describe;
 mod events;
 pub mod exit;
 mod explain;
+mod follow;
 mod get;
 mod logs;
 mod order;
@@ -26,6 +27,8 @@ mod version;
 
 #[cfg(test)]
 mod docs_tests;
+#[cfg(test)]
+mod follow_tests;
 #[cfg(test)]
 mod order_tests;
 #[cfg(test)]

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `sluice wake`, `sleep`, `scale` and `drain`: give the order, and with `--wait` see it through.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::args::{AdminArgs, DrainArgs, Replicas, ScaleArgs, SleepArgs, WaitArgs, WakeArgs};
 use super::client::Client;
 use super::console::Console;
 use super::exit::{Exit, Failure};
+use super::follow::{Follow, News};
 use super::table::short;
-use crate::admin::api::{Effects, List, Model, Replica};
+use crate::admin::api::{Effects, Model, Replica};
+use crate::admin::events::Event;
 use crate::admin::path;
-
-/// Time between two looks of `--wait`.
-const LOOK: Duration = Duration::from_millis(200);
+use crate::admin::watch::Snapshot;
 
 /// What `--wait` waits for.
 #[derive(Debug)]
@@ -26,10 +25,22 @@ enum Goal {
     Count(u32),
     /// No replica is left.
     Stopped,
-    /// These are gone.
-    Gone(Vec<String>),
+    /// These are gone; none named: those that there are when the order is given.
+    Gone(Option<Vec<String>>),
     /// Nothing: taken is done.
     Taken,
+}
+
+impl Goal {
+    fn word(&self) -> String {
+        match self {
+            Goal::Ready => "ready".to_owned(),
+            Goal::Count(count) => format!("at {count} ready"),
+            Goal::Stopped => "stopped".to_owned(),
+            Goal::Gone(_) => "gone".to_owned(),
+            Goal::Taken => "taken".to_owned(),
+        }
+    }
 }
 
 /// An order and whom it concerns.
@@ -79,21 +90,12 @@ pub async fn drain(args: DrainArgs, console: &mut Console<'_>) -> Result<(), Fai
         (Some(id), _) => {
             let path = format!("/api/v1/replicas/{}", path::encode(&id));
             let replica: Replica = client.get(&path).await?;
-            let goal = Goal::Gone(vec![replica.id.clone()]);
+            let goal = Goal::Gone(Some(vec![replica.id.clone()]));
             Order { name: id, path, ..Order::of("drain", replica.model, goal) }
         }
-        (None, model) => {
-            let model = model.unwrap_or_default();
-            let present = replicas(&client, &model).await?.into_iter().map(|replica| replica.id);
-            Order::of("drain", model, Goal::Gone(present.collect()))
-        }
+        (None, model) => Order::of("drain", model.unwrap_or_default(), Goal::Gone(None)),
     };
     give(order, &args.wait, &args.admin, console).await
-}
-
-async fn replicas(client: &Client, model: &str) -> Result<Vec<Replica>, Failure> {
-    let path = format!("/api/v1/replicas?model={}", path::encode(model));
-    Ok(client.get::<List<Replica>>(&path).await?.items)
 }
 
 async fn give(
@@ -109,66 +111,112 @@ async fn give(
         let effects: Effects = client.post(&path, order.body.as_ref()).await?;
         return console.print(&foretold(&effects));
     }
-    let deadline = Instant::now() + wait.timeout;
-    let model = format!("/api/v1/models/{}", path::encode(&order.model));
-    let failures = if wait.wait { failures(&client.get(&model).await?) } else { 0 };
-    let _: Value = client.post(&format!("{}:{verb}", order.path), order.body.as_ref()).await?;
     if !wait.wait {
+        let _: Value = client.post(&format!("{}:{verb}", order.path), order.body.as_ref()).await?;
         return console.print(&format!("{name}: {verb} ordered\n"));
     }
-    see_through(&client, &order, (deadline, wait.timeout), failures, console).await
+    let mut progress = String::new();
+    let seen = see_through(&client, &order, &mut progress, console);
+    match tokio::time::timeout(wait.timeout, seen).await {
+        Ok(end) => {
+            let end = end?;
+            console.print(&format!("{name}: {end}\n"))
+        }
+        Err(_) => {
+            let limit = short(u64::try_from(wait.timeout.as_millis()).unwrap_or(u64::MAX));
+            let message = format!("{name} is not {} after {limit}: {progress}", order.goal.word());
+            Err(Failure::new(Exit::TimedOut, message))
+        }
+    }
 }
 
+/// Gives the order and follows its model until it is carried out. Returns what it has come to.
 async fn see_through(
     client: &Client,
     order: &Order,
-    (deadline, limit): (Instant, Duration),
-    failures: u32,
+    progress: &mut String,
     console: &mut Console<'_>,
-) -> Result<(), Failure> {
-    let name = &order.name;
-    let path = format!("/api/v1/models/{}", path::encode(&order.model));
-    let mut progress = String::new();
+) -> Result<String, Failure> {
+    let name = path::encode(&order.model);
+    let before: Model = client.get(&format!("/api/v1/models/{name}")).await?;
+    let present = match &order.goal {
+        Goal::Gone(None) => client.list::<Replica>(&format!("/api/v1/replicas?model={name}")).await?,
+        _ => Vec::new(),
+    };
+    let present: Vec<String> = present.into_iter().map(|replica| replica.id).collect();
+    let _: Value = client.post(&format!("{}:{}", order.path, order.verb), order.body.as_ref()).await?;
+    let mut follow = Follow::new(client, Some(&order.model), None);
+    let mut now = loop {
+        if let News::Snapshot(all) = follow.next(|lost| console.say(lost)).await? {
+            break Now::of(*all, &order.model)?;
+        }
+    };
     loop {
-        let model: Model = client.get(&path).await?;
-        let (done, goal) = reached(client, &order.goal, &model).await?;
-        if done {
+        if now.reached(&order.goal, &present) {
             let gone = matches!(order.goal, Goal::Gone(_));
-            let end = if gone { "gone" } else { &model.state };
-            return console.print(&format!("{name}: {end}\n"));
+            return Ok(if gone { "gone".to_owned() } else { now.model.state });
         }
         if matches!(order.goal, Goal::Ready | Goal::Count(_)) {
-            given_up(&model, failures)?;
+            given_up(&now.model, failures(&before))?;
         }
-        let now = describe(&model);
-        if now != progress {
-            console.say(&format!("{name}: {now}"));
-            progress = now;
+        let is = describe(&now.model);
+        if is != *progress {
+            console.say(&format!("{}: {is}", order.name));
+            *progress = is;
         }
-        if Instant::now() >= deadline {
-            let limit = short(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-            let message = format!("{name} is not {goal} after {limit}: {progress}");
-            return Err(Failure::new(Exit::TimedOut, message));
+        match follow.next(|lost| console.say(lost)).await? {
+            News::Snapshot(all) => now = Now::of(*all, &order.model)?,
+            News::Event(event) => now.take(*event)?,
+            News::Reset(_) => {}
         }
-        tokio::time::sleep_until(deadline.min(Instant::now() + LOOK)).await;
     }
 }
 
-/// Whether it is so, and the word for it.
-async fn reached(client: &Client, goal: &Goal, model: &Model) -> Result<(bool, String), Failure> {
-    Ok(match goal {
-        Goal::Ready => (model.ready > 0, "ready".to_owned()),
-        Goal::Count(count) => {
-            let still = model.starting + model.leaving == 0;
-            (still && model.ready == *count, format!("at {count} ready"))
+/// What is known of the ordered model.
+struct Now {
+    model: Model,
+    replicas: BTreeMap<String, Replica>,
+}
+
+impl Now {
+    fn of(all: Snapshot, name: &str) -> Result<Now, Failure> {
+        let model = all.models.into_iter().find(|model| model.name == name).ok_or_else(|| removed(name))?;
+        let its = all.replicas.into_iter().filter(|replica| replica.model == name);
+        Ok(Now { model, replicas: its.map(|replica| (replica.id.clone(), replica)).collect() })
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), Failure> {
+        let is_gone = event.changed.iter().any(|change| change == "removed");
+        match (event.kind.as_str(), event.model_now, event.replica_now) {
+            ("model", Some(model), _) => self.model = model,
+            ("model", None, _) => return Err(removed(&self.model.name)),
+            (_, _, Some(replica)) if is_gone => drop(self.replicas.remove(&replica.id)),
+            (_, _, Some(replica)) => drop(self.replicas.insert(replica.id.clone(), replica)),
+            _ => {}
         }
-        Goal::Stopped => (model.ready + model.starting + model.leaving == 0, "stopped".to_owned()),
-        Goal::Gone(ids) => {
-            let now = replicas(client, &model.name).await?;
-            (!now.iter().any(|replica| ids.contains(&replica.id)), "gone".to_owned())
+        Ok(())
+    }
+
+    fn reached(&self, goal: &Goal, present: &[String]) -> bool {
+        let model = &self.model;
+        match goal {
+            Goal::Ready => model.ready > 0,
+            Goal::Count(count) => model.starting + model.leaving == 0 && model.ready == *count,
+            Goal::Stopped => model.ready + model.starting + model.leaving == 0,
+            Goal::Gone(ids) => {
+                !ids.as_deref().unwrap_or(present).iter().any(|id| self.replicas.contains_key(id))
+            }
+            Goal::Taken => true,
         }
-        Goal::Taken => (true, "taken".to_owned()),
-    })
+    }
+}
+
+fn failures(model: &Model) -> u32 {
+    model.fault.as_ref().map_or(0, |fault| fault.failures)
+}
+
+fn removed(model: &str) -> Failure {
+    Failure::new(Exit::NotFound, format!("model {model:?} is not configured any more"))
 }
 
 fn foretold(effects: &Effects) -> String {
@@ -181,10 +229,6 @@ fn foretold(effects: &Effects) -> String {
         text += &format!("would leave: {}\n", effects.leave.join(", "));
     }
     text
-}
-
-fn failures(model: &Model) -> u32 {
-    model.fault.as_ref().map_or(0, |fault| fault.failures)
 }
 
 /// Starts failed since the order until even waiting requests are told so: waiting on would be in vain.

@@ -19,7 +19,7 @@ use super::args::{ADMIN, AdminArgs, Shell};
 use super::client::Client;
 use super::console::Console;
 use super::exit::{Exit, Failure};
-use crate::admin::api::{List, Model};
+use crate::admin::api::Model;
 
 /// Set by completion scripts.
 const VARIABLE: &str = "COMPLETE";
@@ -47,9 +47,9 @@ fn ask_names() -> Option<Vec<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     runtime.block_on(async {
         let client = Client::new(&AdminArgs { admin, token_file }).ok()?;
-        let list =
-            tokio::time::timeout(PATIENCE, client.get::<List<Model>>("/api/v1/models")).await.ok()?.ok()?;
-        Some(list.items.into_iter().map(|model| model.name).collect())
+        let models = client.list::<Model>("/api/v1/models");
+        let models = tokio::time::timeout(PATIENCE, models).await.ok()?.ok()?;
+        Some(models.into_iter().map(|model| model.name).collect())
     })
 }
 

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use clap::{CommandFactory, Parser};
-use sluice_core::{Micros, ModelName, ModelState, ModelStatus, ReplicaId};
+use sluice_core::{ModelName, ModelState, ModelStatus, ReplicaId};
 use sluice_scaler::{Command, CommandError, Handle};
 use socket2::{Domain, Socket, Type};
 
@@ -330,49 +330,6 @@ fn following_ends_without_an_error_when_the_reader_leaves() {
     let mut err = Vec::new();
     let exit = execute(cli, &mut Console { out: &mut reader, err: &mut err, colour: false });
     assert_eq!((exit, reader.seen.as_str(), err.as_slice()), (Exit::Ok, "r7 one\nr7 two\n", &b""[..]));
-}
-
-/// Changes a model after the first table, stops reading after the second row.
-struct Watcher<'a> {
-    fake: &'a Fake,
-    seen: String,
-}
-
-impl Write for Watcher<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.seen.push_str(&String::from_utf8_lossy(bytes));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self.seen.matches("\nb ").count() {
-            1 if self.seen.contains("cold") => {
-                Fake::set(
-                    &self.fake.handle,
-                    ModelStatus { wake: sluice_core::WakeEstimate::default(), ..warm("b") },
-                );
-                Ok(())
-            }
-            2 => Err(io::ErrorKind::BrokenPipe.into()),
-            _ => Ok(()),
-        }
-    }
-}
-
-#[test]
-fn watching_prints_only_what_changed() {
-    let fake = Fake::new(vec![cold("a"), cold("b")], vec![]);
-    let idle = ModelLoad { idle_since: Some(Micros::ZERO), ..ModelLoad::default() };
-    fake.loads.0.lock().unwrap().insert(ModelName::from("a"), idle);
-    let admin = serve(&fake);
-    let address = admin.address().to_string();
-    let cli = Cli::try_parse_from(["sluice", "get", "models", "-w", "--admin", &address]).unwrap();
-    let mut watcher = Watcher { fake: &fake, seen: String::new() };
-    let exit = execute(cli, &mut Console { out: &mut watcher, err: &mut io::sink(), colour: false });
-    assert_eq!(exit, Exit::Ok);
-    let firsts: Vec<&str> = watcher.seen.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(firsts, ["MODEL", "a", "b", "b"], "{}", watcher.seen);
-    assert!(watcher.seen.lines().last().unwrap().starts_with("b      ready  1"), "{}", watcher.seen);
 }
 
 #[test]

@@ -22,10 +22,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::args::AdminArgs;
 use super::client::Client;
-use super::events;
 use super::exit::{Exit, Failure};
-use super::sse::Events;
+use super::follow::Follow;
+use super::{events, follow};
 use crate::admin::api::{Line, List, Model, Replica};
+use crate::admin::events::Event;
 use crate::admin::path;
 use screen::Screen;
 use state::{Ask, News, State, Totals};
@@ -40,7 +41,7 @@ const KEY: Duration = Duration::from_millis(200);
 pub async fn top(args: AdminArgs, colour: bool) -> Result<(), Failure> {
     let client = Arc::new(Client::new(&args)?);
     // Whoever names a wrong address or token should read so on an ordinary screen.
-    client.get::<List<Model>>("/api/v1/models").await?;
+    client.get::<List<Model>>("/api/v1/models?limit=1").await?;
     let cannot = |error| Failure::new(Exit::Failed, format!("top needs a terminal: {error}"));
     let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
     let closed = screen::hung_up().map_err(cannot)?;
@@ -58,7 +59,7 @@ async fn show(client: Arc<Client>, cannot: impl Fn(io::Error) -> Failure) -> Res
     let mut screen = Screen::take().map_err(cannot)?;
     let (news, mut inbox) = unbounded_channel();
     tokio::spawn(look(client.clone(), news.clone()));
-    tokio::spawn(follow(client.clone(), news.clone()));
+    tokio::spawn(follow_events(client.clone(), news.clone()));
     let keys = news.clone();
     std::thread::spawn(move || read_keys(&keys));
     let mut state = State::new(client.address());
@@ -121,8 +122,8 @@ async fn look(client: Arc<Client>, news: UnboundedSender<News>) {
 }
 
 async fn one_look(client: &Client) -> Result<News, Failure> {
-    let models = client.get::<List<Model>>("/api/v1/models").await?.items;
-    let replicas = client.get::<List<Replica>>("/api/v1/replicas").await?.items;
+    let models = client.list::<Model>("/api/v1/models").await?;
+    let replicas = client.list::<Replica>("/api/v1/replicas").await?;
     let metrics = text(client, "/metrics").await?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Ok(News::Look { models, replicas, totals: Totals::of(&metrics), at: now })
@@ -133,36 +134,26 @@ async fn text(client: &Client, path: &str) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
 }
 
-/// The events so far, then each; after a break from where it broke.
-async fn follow(client: Arc<Client>, news: UnboundedSender<News>) {
-    let mut last = None;
+/// The events so far, then each. What fails here is told by the looks.
+async fn follow_events(client: Arc<Client>, news: UnboundedSender<News>) {
+    let send = |event: Event| news.send(News::Event(Box::new(event)));
+    let last = loop {
+        match events::past(&client, None).await {
+            Ok((past, last)) => {
+                past.into_iter().for_each(|event| drop(send(event)));
+                break last;
+            }
+            Err(_) => tokio::time::sleep(LOOK).await,
+        }
+    };
+    let mut stream = Follow::new(&client, None, Some(last));
     while !news.is_closed() {
-        // What fails here is told by the looks.
-        let _ = follow_once(&client, &news, &mut last).await;
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-async fn follow_once(
-    client: &Client,
-    news: &UnboundedSender<News>,
-    last: &mut Option<String>,
-) -> Result<(), Failure> {
-    if last.is_none() {
-        let (past, id) = events::past(client, None).await?;
-        past.into_iter().for_each(|event| drop(news.send(News::Event(Box::new(event)))));
-        *last = Some(id);
-    }
-    let mut stream = Events::new(client.resume(&events::watch_path(None), last.as_deref()).await?);
-    while let Some(message) = stream.next().await.map_err(|error| client.broken(error))? {
-        if let Some(event) = events::event(&message) {
-            let _ = news.send(News::Event(Box::new(event)));
-        }
-        if !message.id.is_empty() {
-            *last = Some(message.id);
+        match stream.next(|_| ()).await {
+            Ok(follow::News::Event(event)) => drop(send(*event)),
+            Ok(_) => {}
+            Err(_) => tokio::time::sleep(LOOK).await,
         }
     }
-    Ok(())
 }
 
 async fn order(client: Arc<Client>, path: String, body: Option<Value>, news: UnboundedSender<News>) {
