@@ -52,8 +52,8 @@ pub enum KeepError {
 }
 
 enum Line {
-    /// A segment begins with this core; `true` if Sluice was just told to end.
-    Begin(Box<Core>, bool),
+    /// A segment begins at that time with this core; `true` if Sluice was just told to end.
+    Begin(Micros, Box<Core>, bool),
     Input(Arc<Entry>),
 }
 
@@ -144,7 +144,7 @@ impl Keeper {
     }
 
     fn begin(&mut self, core: &Core, now: Micros) {
-        self.open = self.hand_over(Line::Begin(Box::new(core.clone()), self.ending), now);
+        self.open = self.hand_over(Line::Begin(now, Box::new(core.clone()), self.ending), now);
     }
 
     /// Whether it was taken. After a loss nothing can be appended any more.

@@ -131,6 +131,21 @@ fn what_is_from_another_time_is_not_continued() {
 }
 
 #[test]
+fn the_latest_run_counts_whatever_the_clock_said() {
+    let folder = tempfile::tempdir().unwrap();
+    for (now, desired) in [(9_000, 3), (5_000, 1), (20_000, 2)] {
+        let mut run = Run::open(folder.path(), now);
+        assert!(!run.continued, "it is from another time");
+        run.feed(now, fleet());
+        run.feed(now, demand(desired));
+        drop(run);
+        let run = Run::open(folder.path(), now + 1);
+        assert_eq!(run.desired(), desired);
+    }
+    assert_eq!(segments(folder.path()).len(), 3, "who does nothing writes nothing");
+}
+
+#[test]
 fn every_segment_is_whole_in_itself_and_a_broken_one_costs_what_follows_the_break() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = Run::open(folder.path(), 1_000);
@@ -208,7 +223,7 @@ fn a_segment_that_is_full_is_followed_by_another_and_old_ones_go() {
     drop(run);
     let files = segments(folder.path());
     assert_eq!(files.len(), 1 + FORMER);
-    assert!(files.last().unwrap().to_str().unwrap().contains(&format!("{}000000", second - 1)));
+    assert!(files.last().unwrap().to_str().unwrap().contains(&format!("{second}000000")));
 }
 
 #[test]

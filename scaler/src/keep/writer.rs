@@ -59,9 +59,9 @@ impl Writer {
     fn take(&mut self, line: &Line, text: &mut Vec<u8>) {
         text.clear();
         let written = match line {
-            Line::Begin(core, ending) => {
+            Line::Begin(at, core, ending) => {
                 journal::write_snapshot(text, core, *ending);
-                self.begin(core.now(), text)
+                self.begin(*at, text)
             }
             Line::Input(entry) => {
                 journal::write_entry(text, entry);
@@ -144,14 +144,15 @@ fn lost() {
     metrics::counter!("sluice_journal_lost_inputs_total").increment(1);
 }
 
-/// A file that was not there, named by its time; later ones of the same time come after it.
+/// A file that was not there, named by its time. It comes after those that are there, whatever the clock says.
 fn create(folder: &Path, at: Micros) -> io::Result<(PathBuf, File)> {
-    let mut number = at.0;
+    let last = segments(folder).pop().and_then(|path| path.file_stem()?.to_str()?.parse::<u64>().ok());
+    let mut number = last.map_or(at.0, |last| at.0.max(last.saturating_add(1)));
     loop {
         let path = folder.join(format!("{number:020}.jsonl"));
         match OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path) {
             Ok(file) => return Ok((path, file)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number = number.saturating_add(1),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u64::MAX => number += 1,
             Err(error) => return Err(error),
         }
     }
@@ -168,4 +169,38 @@ fn prune(folder: &Path, present: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use sluice_core::journal::Journal;
+    use sluice_core::{Core, Event};
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_ends_the_segment_and_the_next_one_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = File::create(folder.path().join("lock")).unwrap();
+        let signals = Arc::new(Signals::default());
+        let mut writer = Writer::new(folder.path().to_owned(), lock, signals.clone());
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        writer.segment = Some(Segment { file: BufWriter::new(full), size: 0 });
+        let (mut core, mut journal, mut text) = (Core::new(), Journal::new(9), Vec::new());
+        let line = Line::Input(journal.step(&mut core, Micros::from_secs(1), Event::Tick, &mut Vec::new()));
+        writer.take(&line, &mut text);
+        assert!(!writer.failed, "it is buffered");
+        let error = writer.flush().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        writer.fail(&error);
+        assert!(signals.failed.load(Ordering::Relaxed) && writer.segment.is_none());
+        writer.take(&line, &mut text);
+        writer.take(&Line::Begin(Micros::ZERO, Box::new(core), false), &mut text);
+        writer.take(&line, &mut text);
+        writer.flush().unwrap();
+        assert!(!writer.failed);
+        let files = segments(folder.path());
+        assert_eq!(journal::read(&fs::read(&files[0]).unwrap()).unwrap().entries.len(), 1);
+    }
 }

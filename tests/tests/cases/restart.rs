@@ -16,18 +16,18 @@ fn three() -> String {
 }
 
 /// Has three requests at once answered by three replicas, and then nothing to do.
-async fn three_replicas(gw: &Gateway) {
+async fn three_replicas(gw: &Gateway, name: &'static str) {
     let to = gw.data;
-    let held = |_| Request::chat("m").act(json!({"events": 30, "gap": 50})).send(to);
+    let held = move |_| Request::chat(name).act(json!({"events": 30, "gap": 50})).send(to);
     all_ok(&many(3, held).await);
-    gw.settled("m", 3).await;
+    gw.settled(name, 3).await;
 }
 
 /// Decisions since the start that changed desired.
 async fn changes(gw: &Gateway) -> Vec<Value> {
-    let answer = gw.admin(Request::get("/api/v1/decisions?model=m&limit=1000")).await;
+    let answer = gw.admin(Request::get("/api/v1/decisions?limit=1000")).await;
     let mut all = answer.expect(200).json()["items"].as_array().unwrap().clone();
-    all.retain(|decision| decision["before"] != decision["after"]);
+    all.retain(|decision| decision["before"] != decision["after"] && decision["model"] != "u");
     all
 }
 
@@ -47,8 +47,10 @@ async fn restart_keeps_everything(signal: Signal) {
     let _turn = turn(Cost::Light).await;
     let outside = Replica::start("outside", &json!({})).await;
     let fixed = format!("  - name: u\n    url: http://{}\n", outside.at);
-    let mut gw = Gateway::start(&format!("{}{fixed}", three())).await;
-    three_replicas(&gw).await;
+    let kpa = model("k", "{}", &["compat: kpa", "maxReplicas: 3", "scaleTarget: 1"]);
+    let mut gw = Gateway::start(&format!("{}{fixed}{kpa}", three())).await;
+    three_replicas(&gw, "m").await;
+    three_replicas(&gw, "k").await;
     gw.settled("u", 1).await;
     let before = gw.model("m").await;
     for round in 1..=2 {
@@ -60,7 +62,9 @@ async fn restart_keeps_everything(signal: Signal) {
             now["wake"]["samples"].as_u64() >= before["wake"]["samples"].as_u64(),
             "round {round}: {now}"
         );
+        assert_eq!(gw.model("k").await["desired"], 3, "round {round}");
         gw.settled("m", 3).await;
+        gw.settled("k", 3).await;
         gw.settled("u", 1).await;
         assert_eq!(changes(&gw).await, Vec::<Value>::new(), "round {round}");
     }
@@ -83,7 +87,7 @@ async fn a_killed_sluice_starts_again_with_the_same_replicas() {
 async fn a_spoilt_journal_is_passed_over() {
     let _turn = turn(Cost::Light).await;
     let mut gw = Gateway::start(&three()).await;
-    three_replicas(&gw).await;
+    three_replicas(&gw, "m").await;
     gw.end(Signal::SIGKILL).await;
     let last = segments(&gw).pop().unwrap();
     let mut torn = fs::read(&last).unwrap();
@@ -98,10 +102,22 @@ async fn a_spoilt_journal_is_passed_over() {
     gw.again().await;
     assert!(gw.log().contains("journal_segment_passed_over"), "{}", gw.log());
     assert_eq!(gw.model("m").await["desired"], 0);
-    three_replicas(&gw).await;
+    three_replicas(&gw, "m").await;
     gw.end(Signal::SIGKILL).await;
     gw.again().await;
     gw.settled("m", 3).await;
+    gw.leak_check().await;
+}
+
+#[tokio::test]
+async fn the_directory_of_the_service_manager_is_used() {
+    let _turn = turn(Cost::Light).await;
+    let place = tempfile::tempdir().unwrap();
+    let ours = place.path().join("ours");
+    let listed = format!("{}:/nonexistent", ours.display());
+    let gw = Gateway::start_with(&three(), &[("STATE_DIRECTORY", &listed)]).await;
+    let names = fs::read_dir(&ours).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.collect::<String>().contains("journal-"));
     gw.leak_check().await;
 }
 
