@@ -15,11 +15,13 @@ fn three() -> String {
     fleet(&[model("m", r#"{"readyAt": 300}"#, &["maxReplicas: 3", "scaleTarget: 1"])])
 }
 
-/// Has three requests at once answered by three replicas, and then nothing to do.
+/// Has six requests at once until three replicas are ready, and then nothing to do.
 async fn three_replicas(gw: &Gateway, name: &'static str) {
     let to = gw.data;
-    let held = move |_| Request::chat(name).act(json!({"events": 30, "gap": 50})).send(to);
-    all_ok(&many(3, held).await);
+    // Long enough for Knative's averages to see them.
+    let events = if name == "k" { 80 } else { 20 };
+    let held = move |_| Request::chat(name).act(json!({"events": events, "gap": 50})).send(to);
+    all_ok(&many(6, held).await);
     gw.settled(name, 3).await;
 }
 
