@@ -21,6 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluice_core::{FleetStatus, Micros, ModelName, ModelRoute, ModelStatus, ReplicaId};
 use sluice_scaler::Counts;
+use sluice_wire::usage::Usage;
 
 use crate::admission::{Class, Reason};
 use crate::route::Table;
@@ -203,6 +204,8 @@ pub struct Ended {
     pub first_event: Option<Duration>,
     /// Events of a stream.
     pub events: u64,
+    /// What the answer says that it cost.
+    pub usage: Option<Usage>,
     /// Request body.
     pub bytes_in: u64,
     /// Response body.
@@ -228,6 +231,8 @@ pub struct ModelMetrics {
     first_token: Histogram,
     inter_token: Histogram,
     events: Counter,
+    tokens_in: Counter,
+    tokens_out: Counter,
     bytes_in: Counter,
     bytes_out: Counter,
     queue_wait: Histogram,
@@ -263,6 +268,8 @@ impl Default for ModelMetrics {
             first_token: Histogram::seconds(),
             inter_token: Histogram::seconds(),
             events: Counter::new(),
+            tokens_in: Counter::new(),
+            tokens_out: Counter::new(),
             bytes_in: Counter::new(),
             bytes_out: Counter::new(),
             queue_wait: Histogram::seconds(),
@@ -288,6 +295,9 @@ impl ModelMetrics {
         if let Some(time) = request.first_byte {
             self.first_byte.time(time);
         }
+        let usage = request.usage.unwrap_or_default();
+        self.tokens_in.add(usage.input);
+        self.tokens_out.add(usage.output);
         if let Some(first) = request.first_event {
             self.first_token.time(first);
             self.events.add(request.events);
@@ -365,6 +375,8 @@ impl ModelMetrics {
         }
         out.histogram(Name::ColdStart, &[model, "start"], &self.cold_start);
         out.count(Name::Events, &[model], self.events.get());
+        out.count(Name::Tokens, &[model, "input"], self.tokens_in.get());
+        out.count(Name::Tokens, &[model, "output"], self.tokens_out.get());
         out.count(Name::Retries, &[model], self.retries.get());
         for (reason, counter) in Reason::LABELS.iter().zip(&self.refusals) {
             out.count(Name::Refusals, &[model, reason], counter.get());

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sluice_core::ReplicaId;
 use sluice_wire::sse::EventBoundary;
 use sluice_wire::target::{self, Family};
+use sluice_wire::usage::Tail;
 
 use super::error::Failure;
 use super::peer::Peer;
@@ -90,6 +91,8 @@ pub struct Record {
     pub first_event: Option<Duration>,
     /// Events of an event stream so far.
     pub events: u64,
+    /// End of an answer that may say how many tokens it cost.
+    tail: Option<Tail>,
     /// Which one answered or was tried last.
     pub replica: Option<ReplicaId>,
     /// Replicas tried.
@@ -141,6 +144,7 @@ impl Record {
             first_byte: None,
             first_event: None,
             events: 0,
+            tail: None,
             replica: None,
             attempts: 0,
             trace: Trace::default(),
@@ -170,11 +174,16 @@ impl Record {
     pub fn answered(&mut self, status: u16) {
         self.status = status;
         self.first_byte = Some(self.started.elapsed());
+        let has_tokens = status == 200 && self.method == "POST" && self.api != "kserve";
+        self.tail = has_tokens.then(Tail::default);
     }
 
     /// Bytes of the answer's body have come; `events` follows them if it is an event stream.
     pub fn body(&mut self, data: &[u8], events: Option<&mut EventBoundary>) {
         self.bytes_out += data.len() as u64;
+        if let Some(tail) = &mut self.tail {
+            tail.feed(data);
+        }
         let Some(events) = events else { return };
         events.feed(data);
         self.events = events.events();
@@ -213,6 +222,7 @@ impl Record {
             first_byte: self.first_byte,
             first_event: self.first_event,
             events: self.events,
+            usage: self.tail.as_ref().and_then(Tail::usage),
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             attempts: self.attempts,

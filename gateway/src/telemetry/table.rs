@@ -83,6 +83,7 @@ labels! {
     KIND = "kind": "error code of the answer that the client got, or `cut_off` if the answer had begun";
     STATE = "state": "`starting`, `ready`, `draining`";
     OUTCOME = "outcome": "named with the metric";
+    DIRECTION = "direction": "`input`: of prompts, `output`: of answers";
     QUANTILE = "quantile": "`0.5`, `0.9`";
     VERSION = "version": "of Sluice";
     OS = "os": "the operating system that it was built for";
@@ -117,6 +118,9 @@ metrics! {
         "a streamed answer of at least two events ends";
     Events = "sluice_stream_events_total" Counter [MODEL]
         "Events of streams that were passed on.", "a streamed answer ends";
+    Tokens = "sluice_tokens_total" Counter [MODEL, DIRECTION]
+        "Tokens, as answers state them in `usage`; see below for those that state none.",
+        "an answer ends that states its usage";
     BytesIn = "sluice_request_body_bytes_total" Counter [MODEL]
         "Bytes of request bodies.", "a request ends";
     BytesOut = "sluice_response_body_bytes_total" Counter [MODEL]

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use sluice_core::{ModelState, WakeEstimate};
 use sluice_scaler::Handle;
+use sluice_wire::usage::Usage;
 
 use super::table::METRICS;
 use super::*;
@@ -98,6 +99,7 @@ fn stream() -> Ended {
         first_byte: Some(secs(1)),
         first_event: Some(secs(1)),
         events: 6,
+        usage: Some(Usage { input: 7, output: 5 }),
         bytes_in: 10,
         bytes_out: 100,
         attempts: 3,
@@ -132,6 +134,8 @@ fn what_is_counted_of_a_request_moves_when_it_ends() {
         (r#"sluice_inter_token_seconds_sum{model="m"}"#, 2.0),
         (r#"sluice_inter_token_seconds_count{model="m"}"#, 1.0),
         (r#"sluice_stream_events_total{model="m"}"#, 6.0),
+        (r#"sluice_tokens_total{model="m",direction="input"}"#, 7.0),
+        (r#"sluice_tokens_total{model="m",direction="output"}"#, 5.0),
         (r#"sluice_request_body_bytes_total{model="m"}"#, 10.0),
         (r#"sluice_response_body_bytes_total{model="m"}"#, 100.0),
         (r#"sluice_retries_total{model="m"}"#, 2.0),

@@ -16,3 +16,4 @@ pub mod model_id;
 pub mod model_name;
 pub mod sse;
 pub mod target;
+pub mod usage;

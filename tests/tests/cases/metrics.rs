@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use sluice_tests::chance::{Chance, percentile};
 use sluice_tests::client::{Conn, Request, many};
+use sluice_tests::harness::metrics::Metrics;
 use sluice_tests::harness::{Cost, Gateway, eventually, procs, turn};
 
 use crate::support::{Leave, Visitor, after_events, endless, fleet, model, secs};
@@ -69,6 +70,26 @@ async fn the_promised_series_are_there() {
     for gauge in ["sluice_inflight", "sluice_queue_depth"] {
         assert!(!metrics.find(gauge, &[m]).is_empty(), "{gauge}");
     }
+}
+
+#[tokio::test]
+async fn tokens_are_those_that_answers_state() {
+    let gw = Gateway::start(&fleet(&[model("m", "{}", &[])])).await;
+    let whole = json!({"choices": [{"text": "x".repeat(9_000)}], "usage": {"prompt_tokens": 7, "completion_tokens": 20}});
+    let last = json!({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}});
+    let stream = format!("data: {{\"usage\":null}}\n\ndata: {last}\n\ndata: [DONE]\n\n");
+    let streamed = json!({"body": stream, "headers": [["content-type", "text/event-stream"]]});
+    for act in [json!({"body": whole.to_string()}), streamed, json!({"events": 3})] {
+        gw.send(Request::chat("m").act(act)).await.expect(200);
+    }
+    gw.send(Request::chat("m").act(json!({"status": 500, "body": last.to_string()}))).await.expect(500);
+    let tokens =
+        |metrics: &Metrics, way| metrics.sum("sluice_tokens_total", &[("model", "m"), ("direction", way)]);
+    eventually("all are counted", secs(10.0), async || {
+        let metrics = gw.metrics().await;
+        (tokens(&metrics, "input") == 10.0 && tokens(&metrics, "output") == 24.0).then_some(())
+    })
+    .await;
 }
 
 /// Names in the document, which is generated from the table in the program.
@@ -137,6 +158,7 @@ async fn every_documented_metric_is_there_and_moves_with_its_cause() {
         "sluice_queue_depth",
         "sluice_replica_deaths_total",
         "sluice_retries_total",
+        "sluice_tokens_total",
         "sluice_traced_requests_total",
     ];
     assert_eq!(still, idle.into());
