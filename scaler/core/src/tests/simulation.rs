@@ -9,7 +9,7 @@ use crate::kpa::Settings;
 use crate::testkit::{life, spec};
 use crate::tests::world::{Fate, Record, World};
 use crate::{
-    Bytes, Drained, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelSpec, Profile, ReplicaEvent,
+    Bytes, Core, Drained, Event, FleetSpec, LifeSpec, Micros, ModelName, ModelSpec, Profile, ReplicaEvent,
     ReplicaId, ScaleSpec, Source, replay,
 };
 
@@ -247,6 +247,21 @@ fn settle(world: &mut World, full: &FleetSpec) {
     }
 }
 
+/// The core as it is survives the way to the disk, and one that continues it wants the same number of replicas.
+fn restart(world: &World) {
+    let text = serde_json::to_string(&world.core).unwrap();
+    let former: Core = serde_json::from_str(&text).unwrap();
+    assert!(former.continues(&world.core), "another one comes back: {text}");
+    let before = world.core.status(world.now);
+    let mut core = Core::restored(former, world.now);
+    core.step(world.now, &Event::Configure(world.core.fleet()), &mut Vec::new());
+    let after = core.status(world.now);
+    for (model, after) in before.models.iter().zip(&after.models) {
+        let undecided = model.reason == "no decision yet" || world.core.short.contains(&model.name);
+        assert!(after.desired == model.desired || undecided, "{after:?} comes of {model:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -256,7 +271,10 @@ proptest! {
     ) {
         let full = fleet(&variant);
         let mut world = World::new(full.clone(), seed);
-        ops.into_iter().for_each(|op| apply(&mut world, &full, op));
+        ops.into_iter().for_each(|op| {
+            apply(&mut world, &full, op);
+            restart(&world);
+        });
         settle(&mut world, &full);
         let report = replay(&world.journal.dump()).unwrap();
         prop_assert_eq!(report.difference, None);
