@@ -210,6 +210,43 @@ models:
     gw.leak_check().await;
 }
 
+#[tokio::test]
+async fn another_certificate_file_is_taken_by_a_reload_or_refused_with_it() {
+    let _turn = turn(Cost::Light).await;
+    let tls = free_address();
+    let text = |pair: &str| {
+        format!(
+            r#"
+tls: {{listen: "{tls}", certificate: @dir/{pair}/cert.pem, key: @dir/{pair}/key.pem}}
+models:
+  - {{name: m, command: @engine m {{}}
+     }}
+"#
+        )
+    };
+    let mut gw = Gateway::prepare(&text("one"), &[]);
+    let [one, two] = ["one", "two"].map(|pair| {
+        std::fs::create_dir(gw.dir().join(pair)).unwrap();
+        Authority::write(&gw.dir().join(pair))
+    });
+    gw.launch();
+    gw.ready().await;
+    one.open(tls).await.unwrap();
+
+    gw.rewrite(&text("three"));
+    eventually("the refusal", SECS(10), async || gw.log().contains("config_refused").then_some(())).await;
+    let last = gw.admin(Request::get("/api/v1/config")).await.expect(200).json()["lastReload"].clone();
+    assert!(last["errors"][0].as_str().unwrap().contains("three/cert.pem"), "{last}");
+    one.open(tls).await.expect("the former pair stays");
+
+    gw.rewrite(&text("two"));
+    eventually("the other pair", SECS(10), async || two.open(tls).await.ok()).await;
+    // From now on the new files are those that are watched.
+    let three = Authority::write(&gw.dir().join("two"));
+    eventually("the renewed pair", SECS(10), async || three.open(tls).await.ok()).await;
+    gw.leak_check().await;
+}
+
 fn certificate_for_localhost(dir: &Path) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(dir.join("cert.pem"), made.cert.pem()).unwrap();

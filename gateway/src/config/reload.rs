@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sluice_core::ModelName;
 
-use super::settings::{ModelSettings, Settings};
+use super::settings::{ModelSettings, Settings, Tls};
 
 /// The difference between the running configuration and a new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,7 +78,12 @@ pub fn diff(old: &Settings, new: &Settings) -> Change {
             change.replaced.push(name.clone());
         }
     }
+    let tls = |differs: fn(&Tls, &Tls) -> bool| {
+        old.tls.as_ref().zip(new.tls.as_ref()).is_some_and(|(old, new)| differs(old, new))
+    };
     let live = [
+        ("tls.certificate", tls(|old, new| old.certificate != new.certificate)),
+        ("tls.key", tls(|old, new| old.key != new.key)),
         ("limits", old.limits != new.limits),
         ("shutdown", old.shutdown != new.shutdown),
         ("memory", old.plan.fleet.memory != new.plan.fleet.memory),
@@ -88,7 +93,8 @@ pub fn diff(old: &Settings, new: &Settings) -> Change {
         ("admin", old.admin != new.admin),
         ("adminTokens", old.admin_tokens != new.admin_tokens),
         ("stateDirectory", old.state_directory != new.state_directory),
-        ("tls", old.tls != new.tls),
+        ("tls", old.tls.is_some() != new.tls.is_some()),
+        ("tls.listen", tls(|old, new| old.listen != new.listen)),
         ("tracing", old.tracing != new.tracing),
         ("threads", old.threads != new.threads),
     ];

@@ -3,7 +3,7 @@
 //!
 //! Owns which certificate a handshake gets. A pair that does not belong together is refused and the old one stays.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -12,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use tokio::sync::Notify;
 
 /// Why certificate and key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -45,26 +46,44 @@ pub enum TlsError {
 #[derive(Debug)]
 pub struct Certificates {
     current: ArcSwap<CertifiedKey>,
-    certificate: PathBuf,
-    key: PathBuf,
+    files: ArcSwap<[PathBuf; 2]>,
+    moved: Notify,
 }
 
 impl Certificates {
     /// Reads both files.
     pub fn load(certificate: PathBuf, key: PathBuf) -> Result<Arc<Certificates>, TlsError> {
         let current = ArcSwap::from(read(&certificate, &key)?);
-        Ok(Arc::new(Certificates { current, certificate, key }))
+        let files = ArcSwap::from_pointee([certificate, key]);
+        Ok(Arc::new(Certificates { current, files, moved: Notify::new() }))
     }
 
     /// Reads both files again; on an error the old pair stays. Kept connections live on.
     pub fn reload(&self) -> Result<(), TlsError> {
-        self.current.store(read(&self.certificate, &self.key)?);
+        let [certificate, key] = &**self.files.load();
+        self.current.store(read(certificate, key)?);
         Ok(())
     }
 
-    /// The files to watch.
-    pub fn files(&self) -> [&PathBuf; 2] {
-        [&self.certificate, &self.key]
+    /// Reads other files from now on; on an error pair and files stay.
+    pub fn move_to(&self, certificate: &Path, key: &Path) -> Result<(), TlsError> {
+        let files = [certificate.to_owned(), key.to_owned()];
+        if **self.files.load() != files {
+            self.current.store(read(&files[0], &files[1])?);
+            self.files.store(Arc::new(files));
+            self.moved.notify_one();
+        }
+        Ok(())
+    }
+
+    /// The files to watch: certificate and key.
+    pub fn files(&self) -> Arc<[PathBuf; 2]> {
+        self.files.load_full()
+    }
+
+    /// Waits until they are others. For one caller.
+    pub async fn moved(&self) {
+        self.moved.notified().await;
     }
 }
 

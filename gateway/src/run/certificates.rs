@@ -9,13 +9,19 @@ use crate::front::Certificates;
 /// Reads certificate and key again whenever one of the files changes. A pair that does not belong together (the other
 /// file is still on its way) is refused, and the old one stays until the next change. Never returns.
 pub(super) async fn keep_fresh(certificates: Arc<Certificates>) {
-    let [certificate, key] = certificates.files();
-    // No content has digest 0, so each file is read once more at the start.
-    let (mut first, mut second) = (Watch::new(certificate, 0), Watch::new(key, 0));
+    let watch = || {
+        // No content has digest 0, so each file is read once more at the start.
+        certificates.files().each_ref().map(|file| Watch::new(file, 0))
+    };
+    let [mut first, mut second] = watch();
     loop {
         tokio::select! {
             () = first.changed() => {}
             () = second.changed() => {}
+            () = certificates.moved() => {
+                [first, second] = watch();
+                continue;
+            }
         }
         match certificates.reload() {
             Ok(()) => tracing::info!("certificate_loaded"),

@@ -151,6 +151,7 @@ fn start(args: RunArgs, loaded: (Loaded, Overlay), store: store::Store) -> Resul
         },
     )?;
     let front = Front::start(settings, gateway.clone())?;
+    front.certificates.clone().into_iter().for_each(|pair| reload.serve_with(pair));
     readiness.ready();
     announce::started(loaded, &front, admin.address());
     notify::ready(settings.models.len());

@@ -4,7 +4,7 @@
 //! Owns the configuration in force and the fate of the last change to it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -21,7 +21,8 @@ use crate::admin::{
 };
 use crate::config::reload::{carry_over, diff};
 use crate::config::watch::Watch;
-use crate::config::{Dropped, Loaded, Overlay, Report, Shutdown, Source};
+use crate::config::{Dropped, Loaded, Overlay, Report, Settings, Shutdown, Source};
+use crate::front::Certificates;
 use crate::gateway::Gateway;
 use crate::telemetry;
 
@@ -37,6 +38,22 @@ pub(super) struct Reload {
     shown: Arc<Shown>,
     events: Arc<EventLog>,
     requests: Option<mpsc::Receiver<Request>>,
+    certificates: OnceLock<Arc<Certificates>>,
+}
+
+/// Why a file is not taken over.
+struct Refused {
+    /// For the log.
+    text: String,
+    /// For the API, one a mistake.
+    errors: Vec<String>,
+}
+
+impl Refused {
+    fn of(report: &Report) -> Refused {
+        let told = report.problems.iter().map(|p| format!("{}:{}: {}", p.line, p.column, p.message));
+        Refused { text: report.to_string(), errors: told.collect() }
+    }
 }
 
 /// A change by the API.
@@ -107,7 +124,14 @@ impl Reload {
         let loaded = Arc::new(loaded);
         let shown =
             Arc::new(Shown { report: Mutex::new(report), loaded: ArcSwap::new(loaded.clone()), requests });
-        Reload { path, loaded, overlay, store, shown, events, requests: Some(receiver) }
+        let requests = Some(receiver);
+        Reload { path, loaded, overlay, store, shown, events, requests, certificates: OnceLock::new() }
+    }
+
+    /// The listeners' certificates, which another file may replace.
+    pub(super) fn serve_with(&self, certificates: Arc<Certificates>) {
+        // Nobody else sets it.
+        let _ = self.certificates.set(certificates);
     }
 
     /// For the admin listener.
@@ -163,11 +187,15 @@ impl Reload {
 
     fn take(&mut self, gateway: &Gateway, handle: &Handle) {
         let read = Source::read(&self.path).and_then(|source| source.load_over(&self.overlay));
+        let read = read.map_err(|report| Refused::of(&report)).and_then(|read| {
+            self.take_certificate(&read.0.settings)?;
+            Ok(read)
+        });
         telemetry::config_reloaded(read.is_ok());
         self.shown.lock().reloaded_at_unix_ms = Some(unix_ms());
         let (loaded, overlay, dropped) = match read {
             Ok(read) => read,
-            Err(problems) => return self.refuse(&problems),
+            Err(refused) => return self.refuse(refused),
         };
         for one in &dropped {
             log_dropped(one);
@@ -187,10 +215,22 @@ impl Reload {
         self.events.add(Event::reload(&change, &[]));
     }
 
-    fn refuse(&self, problems: &Report) {
-        tracing::error!("config_refused: the former configuration stays in force\n{problems}");
-        let told = problems.problems.iter().map(|p| format!("{}:{}: {}", p.line, p.column, p.message));
-        let errors: Vec<String> = told.collect();
+    /// The last step that may fail. A listener that does not exist yet or not any more needs a restart anyway.
+    fn take_certificate(&self, settings: &Settings) -> Result<(), Refused> {
+        match (self.certificates.get(), &settings.tls) {
+            (Some(certificates), Some(tls)) => {
+                let taken = certificates.move_to(&tls.certificate, &tls.key);
+                taken.map_err(|error| Refused {
+                    text: format!("error: tls: {error}"),
+                    errors: vec![format!("tls: {error}")],
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse(&self, Refused { text, errors }: Refused) {
+        tracing::error!("config_refused: the former configuration stays in force\n{text}");
         self.events.add(Event::reload("", &errors));
         self.shown.lock().errors = errors;
     }

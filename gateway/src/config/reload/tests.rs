@@ -89,6 +89,29 @@ fn keys_of_the_file_take_effect_at_once_or_after_a_restart() {
 }
 
 #[test]
+fn other_certificates_are_taken_at_once_other_listeners_after_a_restart() {
+    let with = |keys: &str| settings(&format!("tls: {{{keys}}}\n{BASE}"));
+    let old = with("listen: 127.0.0.1:1, certificate: a, key: b");
+    let cases: &[(&str, &[&'static str], &[&'static str])] = &[
+        ("listen: 127.0.0.1:1, certificate: c, key: b", &["tls.certificate"], &[]),
+        ("listen: 127.0.0.1:1, certificate: a, key: c", &["tls.key"], &[]),
+        ("listen: 127.0.0.1:2, certificate: a, key: b", &[], &["tls.listen"]),
+        (
+            "listen: ['127.0.0.1:1', '127.0.0.1:2'], certificate: c, key: d",
+            &["tls.certificate", "tls.key"],
+            &["tls.listen"],
+        ),
+    ];
+    for (keys, live, fixed) in cases {
+        let expected = Change { live: live.to_vec(), restart_required: fixed.to_vec(), ..Change::default() };
+        assert_eq!(diff(&old, &with(keys)), expected, "{keys}");
+    }
+    for (old, new) in [(&old, &settings(BASE)), (&settings(BASE), &old)] {
+        assert_eq!(diff(old, new), Change { restart_required: vec!["tls"], ..Change::default() });
+    }
+}
+
+#[test]
 fn models_keep_the_time_of_their_first_load() {
     let old = settings(BASE);
     let mut new = settings(&BASE.replace("maxReplicas: 2", "bodyLimit: 1Mi"));
@@ -231,6 +254,9 @@ const ELSEWHERE: &[&str] = &[
     "models[].command",
     "models[].url",
     "models[].urls",
+    "tls.listen",
+    "tls.certificate",
+    "tls.key",
 ];
 const NO_EFFECT: &str = "models[].scaleMetricType";
 const FROM_A_FILE: &str = "models[].backendKeyFile";
@@ -312,7 +338,7 @@ fn every_key_has_an_effect_that_is_tested() {
             || path == NO_EFFECT
             || path == FROM_A_FILE
     };
-    for section in SECTIONS.iter().filter(|section| !matches!(section.path, "tls" | "groups[]")) {
+    for section in SECTIONS.iter().filter(|section| section.path != "groups[]") {
         for key in section.keys.iter().filter(|key| !matches!(key.kind, Kind::Later(_))) {
             let dot = if section.path.is_empty() { "" } else { "." };
             let path = format!("{}{dot}{}", section.path, key.name);
