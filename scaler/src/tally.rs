@@ -111,6 +111,7 @@ mod tests {
             wake: WakeEstimate::default(),
             fault: None,
             pinned: None,
+            next: None,
         }
     }
 

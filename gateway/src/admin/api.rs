@@ -60,6 +60,19 @@ pub struct Model {
     pub wake: Wake,
     /// Set while starts fail.
     pub fault: Option<Fault>,
+    /// What comes next if nothing else happens; null where that is nothing or not known.
+    #[serde(default)]
+    pub next: Option<Coming>,
+}
+
+/// A change that time alone brings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Coming {
+    /// `ready`: a replica that starts, by measured starts; `fewer`: replicas; `asleep`: the model goes to zero.
+    pub what: String,
+    /// Milliseconds until then; 0 if it is overdue.
+    pub in_ms: u64,
 }
 
 /// How long starts take, from the latest ones.
@@ -235,9 +248,21 @@ pub fn model(status: &ModelStatus, load: Option<&ModelLoad>, now: Moment) -> Mod
             samples: wake.samples,
         },
         fault,
+        next: status.next.map(|next| Coming {
+            what: coming(next.what).to_owned(),
+            in_ms: next.at.since(now.micros).as_millis(),
+        }),
     };
     add_load(&mut model, load, now);
     model
+}
+
+fn coming(what: sluice_core::Coming) -> &'static str {
+    match what {
+        sluice_core::Coming::Ready => "ready",
+        sluice_core::Coming::Fewer => "fewer",
+        sluice_core::Coming::Asleep => "asleep",
+    }
 }
 
 /// The load of a model, where it is known.

@@ -34,6 +34,7 @@ pub(crate) fn cold(name: &str) -> ModelStatus {
         reason: "idle for 5m".to_owned(),
         wake: WakeEstimate { samples: 4, p50: Micros::from_millis(800), p90: Micros::from_millis(1_100) },
         fault: None,
+        next: None,
     }
 }
 
@@ -214,7 +215,7 @@ impl LiveSettings for FakeSettings {
     fn view(&self, model: &str) -> Option<SettingsView> {
         let (settings, origins) =
             (serde_json::json!({"window": "60s"}), self.origins.lock().unwrap().clone());
-        (model == "m").then(|| SettingsView { version: "v1".to_owned(), settings, origins })
+        ["a", "b", "m"].contains(&model).then(|| SettingsView { version: "v1".to_owned(), settings, origins })
     }
 
     async fn change(&self, change: Change) -> Result<Changed, ChangeError> {

@@ -108,6 +108,7 @@ async fn a_model_is_shown_with_its_load_and_its_measured_starts() {
         "name": "org/gemma:2b", "state": "cold", "ready": 0, "starting": 0, "leaving": 0, "wanted": 0,
         "desired": 0, "pinned": null, "reason": "idle for 5m", "inFlight": null, "queued": null, "idleMs": null,
         "wake": {"p50Ms": 800, "p90Ms": 1100, "samples": 4}, "fault": null,
+        "next": null,
     });
     assert_eq!(list["items"][0], expected);
     for path in ["/api/v1/models/org/gemma:2b", "/api/v1/models/org%2Fgemma%3A2b"] {

@@ -284,7 +284,7 @@ pub struct ListArgs {
 #[derive(Clone, Debug, Args)]
 #[command(before_help = "\
 Examples:
-  sluice describe model gemma           state, replicas, starts, fault, events
+  sluice describe model gemma           state, what comes next, last decision, settings, events
   sluice describe replica r7            one replica and its events
   sluice describe model gemma -o json   the same for a script")]
 pub struct DescribeArgs {
@@ -296,7 +296,7 @@ pub struct DescribeArgs {
 /// What `sluice describe` shows.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Describe {
-    /// A model: state, load, measured starts, fault, replicas and latest events.
+    /// A model: state, load, measured starts, fault, replicas, last decision, settings and latest events.
     #[command(before_help = "\
 Examples:
   sluice describe model gemma")]

@@ -109,6 +109,16 @@ pub(super) fn words(decision: &Decision) -> String {
     out
 }
 
+/// One decision in a line, for a screen.
+pub fn in_a_line(decision: &Decision) -> String {
+    let change = match decision.before == decision.after {
+        true => format!("stays at {}", decision.after),
+        false => format!("{} -> {}", decision.before, decision.after),
+    };
+    let line = format!("{}  desired {change}: {}; load {}", decision.at, decision.rule, load(decision));
+    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// From averages to the decider's answer.
 fn kpa_wants(kpa: &Kpa) -> String {
     let held = kpa.held_by_panic.map_or_else(String::new, |held| format!("; panic holds {held}"));

@@ -210,7 +210,7 @@ impl Item for Model {
     fn told(&self) -> Self {
         let wake = Wake { p50_ms: None, p90_ms: None, samples: 0 };
         let mut told = Model { wanted: None, reason: String::new(), wake, ..self.clone() };
-        (told.in_flight, told.queued, told.idle_ms) = (None, None, None);
+        (told.in_flight, told.queued, told.idle_ms, told.next) = (None, None, None, None);
         if let Some(fault) = &mut told.fault {
             (fault.answers_waiters, fault.retry_in_ms) = (false, 0);
         }

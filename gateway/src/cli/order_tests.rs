@@ -80,6 +80,7 @@ fn events_are_the_past_with_a_tail_and_a_filter() {
 #[test]
 fn describe_shows_all_about_one() {
     let fake = Fake::new(vec![cold("a"), warm("b")], vec![replica("b")]);
+    fake.settings.origins.lock().unwrap().insert("window".to_owned(), "api".to_owned());
     let admin = serve(&fake);
     let (exit, out, _) = ask(&admin, &["describe", "model", "a"]);
     assert_eq!(exit, Exit::Ok);
@@ -88,6 +89,8 @@ fn describe_shows_all_about_one() {
         "Next       starts on the next request, nine of ten starts take up to 1.1s\n",
         "Starts     half take up to 800ms, nine of ten up to 1.1s (4 measured)\n",
         "Replicas now:\n  none\n",
+        "Last decision:\n  none\n",
+        "Settings:\n  window  60s  (api)\n",
     ] {
         assert!(out.contains(line), "{line:?} is not in\n{out}");
     }

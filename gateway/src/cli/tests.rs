@@ -124,6 +124,7 @@ items:
     failures: 2
     answersWaiters: true
     retryInMs: 0
+  next: null
 ";
     assert_eq!((exit, out.as_str()), (Exit::Ok, expected));
 }

@@ -44,6 +44,7 @@ impl World {
             wake: WakeEstimate { samples: 3, p50: ms(1500), p90: ms(2500) },
             fault: None,
             pinned: None,
+            next: None,
         };
         let status = FleetStatus { at: ms(1_000), models: vec![status], replicas: Vec::new() };
         let decisions = BTreeMap::from([("demand".to_owned(), 4)]);

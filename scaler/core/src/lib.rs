@@ -52,5 +52,5 @@ pub use report::{
     Address, Demand, Drained, Fault, ModelRoute, ModelState, ReplicaRoute, Routes, WakeEstimate,
 };
 pub use spec::{FleetSpec, LifeSpec, ModelSpec, Profile, ScaleSpec, Source};
-pub use status::{FleetStatus, ModelStatus, Phase, ReplicaStatus};
+pub use status::{Coming, FleetStatus, ModelStatus, Next, Phase, ReplicaStatus};
 pub use units::{Bytes, Micros};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the gateway is told about one model, and what people are: both are read off the same state.
 
+use crate::due;
 use crate::ids::{ModelName, ReplicaId};
 use crate::model::{Model, Replica};
 use crate::report::{ModelRoute, ModelState, ReplicaRoute};
@@ -45,6 +46,7 @@ pub(crate) fn model_status(name: &ModelName, model: &Model) -> ModelStatus {
         reason: reason(model),
         wake: model.wake.estimate(),
         fault: model.health.fault(model.start_attempts()),
+        next: due::foreseen(model),
     }
 }
 
@@ -94,7 +96,8 @@ fn state(model: &Model) -> ModelState {
     }
 }
 
-fn ready_at(model: &Model) -> Option<Micros> {
+/// When the first starting replica is expected; `None` if none starts or none was measured.
+pub(crate) fn ready_at(model: &Model) -> Option<Micros> {
     let starting = model.replicas.values().filter(|r| r.phase == Phase::Starting);
     let first = starting.map(|r| r.started).min();
     let after_pause = || (model.missing() > 0 && model.health.failing()).then(|| model.health.retry_at());

@@ -43,6 +43,28 @@ pub struct ModelStatus {
     pub wake: WakeEstimate,
     /// Set while starts fail.
     pub fault: Option<Fault>,
+    /// What time alone brings next; `None` where that is nothing or not known.
+    pub next: Option<Next>,
+}
+
+/// A change that comes if nothing else happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Next {
+    /// Which.
+    pub what: Coming,
+    /// When; of a start by measurement, so that it may have passed.
+    pub at: Micros,
+}
+
+/// What may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Coming {
+    /// The first replica that starts is ready: nine of ten starts take no longer.
+    Ready,
+    /// A larger want leaves the window, or the model has idled and has `minReplicas`: fewer replicas are wanted.
+    Fewer,
+    /// The model has idled and goes to zero.
+    Asleep,
 }
 
 /// One replica.

@@ -166,6 +166,8 @@ async fn top_shows_orders_and_gives_the_terminal_back() {
         screen.shows("y orders it");
         screen.press("y");
         screen.shows("wake ordered");
+        screen.shows("desired 0 -> 1: wake order");
+        screen.shows("sleeps in");
         screen.press("q");
         assert_eq!(screen.ended(), Some(0));
     });

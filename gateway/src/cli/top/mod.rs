@@ -19,6 +19,7 @@ use ratatui::crossterm::event as terminal;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 
 use super::args::AdminArgs;
 use super::client::Client;
@@ -26,6 +27,7 @@ use super::exit::{Exit, Failure};
 use super::follow::Follow;
 use super::{events, follow};
 use crate::admin::api::{Line, List, Model, Replica};
+use crate::admin::decisions::Decision;
 use crate::admin::events::Event;
 use crate::admin::path;
 use screen::Screen;
@@ -33,6 +35,9 @@ use state::{Ask, News, State, Totals};
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Decisions about the selected model that are fetched.
+const DECISIONS: usize = 8;
 
 /// Longest wait for a key until the reader sees that it is no longer needed.
 const KEY: Duration = Duration::from_millis(200);
@@ -58,7 +63,8 @@ pub async fn top(args: AdminArgs, colour: bool) -> Result<(), Failure> {
 async fn show(client: Arc<Client>, cannot: impl Fn(io::Error) -> Failure) -> Result<(), Failure> {
     let mut screen = Screen::take().map_err(cannot)?;
     let (news, mut inbox) = unbounded_channel();
-    tokio::spawn(look(client.clone(), news.clone()));
+    let (selected, of_selected) = watch::channel(None);
+    tokio::spawn(look(client.clone(), of_selected, news.clone()));
     tokio::spawn(follow_events(client.clone(), news.clone()));
     let keys = news.clone();
     std::thread::spawn(move || read_keys(&keys));
@@ -67,6 +73,11 @@ async fn show(client: Arc<Client>, cannot: impl Fn(io::Error) -> Failure) -> Res
         let drawn = screen.draw(|frame| render::draw(&state, frame)).await;
         // Nothing can be said on a terminal that takes nothing.
         drawn.map_err(|_| Failure::new(Exit::HungUp, ""))?;
+        selected.send_if_modified(|now| {
+            let other = *now != state.selected;
+            now.clone_from(&state.selected);
+            other
+        });
         let Some(first) = inbox.recv().await else { return Ok(()) };
         for ask in take(first, &mut inbox, &mut state) {
             match ask {
@@ -108,8 +119,19 @@ fn read_keys(news: &UnboundedSender<News>) {
     }
 }
 
-async fn look(client: Arc<Client>, news: UnboundedSender<News>) {
+/// Looks at all, and at the decisions about the selected model, once a second and when another one is selected.
+async fn look(
+    client: Arc<Client>,
+    mut selected: watch::Receiver<Option<String>>,
+    news: UnboundedSender<News>,
+) {
     loop {
+        let model = selected.borrow_and_update().clone();
+        if let Some(model) = model
+            && let Ok(decisions) = decisions(&client, &model).await
+        {
+            let _ = news.send(News::Decisions(model, decisions));
+        }
         let seen = match one_look(&client).await {
             Ok(look) => look,
             Err(failure) => News::Lost(failure.message),
@@ -117,8 +139,14 @@ async fn look(client: Arc<Client>, news: UnboundedSender<News>) {
         if news.send(seen).is_err() {
             return;
         }
-        tokio::time::sleep(LOOK).await;
+        // The end of the screen is seen by the next look.
+        let _ = tokio::time::timeout(LOOK, selected.changed()).await;
     }
+}
+
+async fn decisions(client: &Client, model: &str) -> Result<Vec<Decision>, Failure> {
+    let path = format!("/api/v1/decisions?model={}&limit={DECISIONS}", path::encode(model));
+    Ok(client.get::<List<Decision>>(&path).await?.items)
 }
 
 async fn one_look(client: &Client) -> Result<News, Failure> {

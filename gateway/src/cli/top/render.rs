@@ -9,6 +9,7 @@ use ratatui::widgets::{Block, Borders, Paragraph, Row, Sparkline, Table, TableSt
 
 use super::super::describe::{known, next, one_line};
 use super::super::events::line;
+use super::super::explain::in_a_line;
 use super::super::table::short;
 use super::state::{Prompt, State, View};
 use crate::admin::api::Model;
@@ -26,6 +27,9 @@ l                 what its replicas print
 q                 back; from the list: leave
 
 Orders ask once: y gives them, any other key does not.";
+
+/// Decisions beside the list; all that are known stand on the screen of one model.
+const DECISIONS: usize = 2;
 
 /// Draws the screen.
 pub fn draw(state: &State, frame: &mut Frame<'_>) {
@@ -161,6 +165,10 @@ fn about(state: &State, frame: &mut Frame<'_>, area: Rect) {
     }
     let its = state.replicas.iter().filter(|replica| replica.model == model.name);
     text.extend(its.map(|replica| Line::raw(plain(&one_line(replica)))));
+    let decisions = state.decided();
+    let most = if state.view == View::Detail { decisions.len() } else { DECISIONS };
+    let latest = decisions.iter().skip(decisions.len().saturating_sub(most));
+    text.extend(latest.map(|decision| Line::styled(in_a_line(decision), Style::new().fg(Color::Cyan))));
     let room = usize::from(area.height).saturating_sub(2 + text.len());
     let events: Vec<String> =
         state.events.iter().filter(|event| event.model.as_ref() == Some(&model.name)).map(line).collect();

@@ -8,6 +8,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::{Value, json};
 
 use crate::admin::api::{Model, Replica};
+use crate::admin::decisions::Decision;
 use crate::admin::events::Event;
 use crate::admin::path;
 
@@ -35,6 +36,8 @@ pub enum News {
     Lost(String),
     /// Something changed.
     Event(Box<Event>),
+    /// The last decisions about a model, the latest last.
+    Decisions(String, Vec<Decision>),
     /// How an order was taken.
     Told(String),
     /// What a model's replicas printed.
@@ -129,6 +132,8 @@ pub struct State {
     pub replicas: Vec<Replica>,
     /// The latest events, oldest first.
     pub events: VecDeque<Event>,
+    /// The last decisions about the selected model, the latest last.
+    pub decisions: Vec<Decision>,
     /// Requests in flight and waiting, look by look.
     pub history: VecDeque<(u64, u64)>,
     /// Requests per second between the last two looks.
@@ -157,6 +162,7 @@ impl State {
             models: Vec::new(),
             replicas: Vec::new(),
             events: VecDeque::new(),
+            decisions: Vec::new(),
             history: VecDeque::new(),
             rate: None,
             uptime: None,
@@ -183,11 +189,14 @@ impl State {
                     self.events.pop_front();
                 }
             }
+            News::Decisions(model, decisions) if self.selected.as_ref() == Some(&model) => {
+                self.decisions = decisions;
+            }
             News::Told(told) => self.told = told,
             News::Lines(model, lines) if self.selected.as_ref() == Some(&model) => {
                 self.view = View::Logs(lines);
             }
-            News::Lines(..) | News::Resized => {}
+            News::Lines(..) | News::Decisions(..) | News::Resized => {}
             News::Key(key) if key.kind != KeyEventKind::Release => return self.key(key),
             News::Key(_) => {}
         }
@@ -221,6 +230,12 @@ impl State {
     /// The models that the filter lets through.
     pub fn shown(&self) -> Vec<&Model> {
         self.models.iter().filter(|model| model.name.contains(&self.filter)).collect()
+    }
+
+    /// The last decisions about the selected model; none while only those of another are there.
+    pub fn decided(&self) -> &[Decision] {
+        let its = |decision: &Decision| Some(&decision.model) == self.selected.as_ref();
+        if self.decisions.iter().all(its) { &self.decisions } else { &[] }
     }
 
     /// The selected model.

@@ -13,6 +13,7 @@ use super::render::draw;
 use super::state::{Ask, HISTORY, News, Prompt, State, Totals, View};
 use crate::admin::api::{self, Model, Replica};
 use crate::admin::clock::Moment;
+use crate::admin::decisions::{Decision, Inputs};
 use crate::admin::events::Event;
 use crate::admin::fakes::{broken, cold, replica, warm};
 
@@ -32,10 +33,34 @@ fn look(requests: f64, at: u64) -> News {
     News::Look { models: models(), replicas: vec![one], totals, at: Duration::from_secs(at) }
 }
 
+fn decision(model: &str) -> Decision {
+    Decision {
+        number: 1,
+        at: "2031-05-06T07:08:09.123Z".into(),
+        model: model.into(),
+        before: 0,
+        after: 1,
+        rule: "demand".into(),
+        inputs: Inputs {
+            in_flight: Some(0),
+            queued: Some(2),
+            idle_ms: None,
+            ready: 0,
+            starting: 0,
+            leaving: 0,
+        },
+        sized: None,
+        kpa: None,
+        limits: Vec::new(),
+        deeds: Vec::new(),
+    }
+}
+
 fn seen() -> State {
     let mut state = State::new("127.0.0.1:8081");
     state.take(look(100.0, 60));
     state.take(look(125.0, 62));
+    state.take(News::Decisions("chat".to_owned(), vec![decision("chat")]));
     let event = Event { model: Some("chat".to_owned()), ..Event::reload("chat: ready 0 -> 1", &[]) };
     state.take(News::Event(Box::new(event)));
     state
@@ -79,6 +104,7 @@ fn the_list_has_totals_models_and_what_comes_next() {
         "127.0.0.1:41000",
         "3 in flight",
         "chat: ready 0 -> 1",
+        "desired 0 -> 1: demand; load 0 in flight, 2 waiting",
         "q quit",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -159,6 +185,18 @@ fn what_is_kept_has_a_bound() {
         state.take(look(0.0, at));
     }
     assert_eq!((state.history.len(), state.history[0]), (HISTORY, (3, 2)));
+}
+
+#[test]
+fn decisions_of_another_model_are_not_shown() {
+    let mut state = seen();
+    assert_eq!(state.decided().len(), 1);
+    press(&mut state, KeyCode::Down);
+    assert!(state.decided().is_empty());
+    state.take(News::Decisions("chat".to_owned(), vec![decision("chat"); 2]));
+    assert!(state.decided().is_empty());
+    state.take(News::Decisions("embed".to_owned(), vec![decision("embed")]));
+    assert_eq!(state.decided().len(), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! Out, in, to zero, drains and failures.
 
 use crate::testkit::{Rig, scale, spec};
-use crate::{Event, Micros, ModelSpec, ModelState, ScaleSpec, Source};
+use crate::{Coming, Event, Micros, ModelSpec, ModelState, ScaleSpec, Source};
 
 fn with(min: u32, max: u32, target: u64) -> ModelSpec {
     let scale = ScaleSpec { min_replicas: min, max_replicas: max, target_milli: target * 1_000, ..scale() };
@@ -191,4 +191,44 @@ fn fc_41_the_idle_replica_goes_and_else_the_least_loaded() {
         rig.configure(&[("m", with(2, 2, 1))], None);
         assert_eq!(rig.routed("m").1, [victim], "{loads:?}");
     }
+}
+
+#[test]
+fn what_time_alone_brings_is_told_ahead_and_then_comes() {
+    let secs = Micros::from_secs;
+    let next = |rig: &Rig| rig.status("m").next.map(|next| (next.what, next.at.since(rig.now)));
+    let mut rig = Rig::new(&[("m", with(0, 3, 1))]);
+    assert_eq!(next(&rig), None);
+    rig.load("m", 0, 1);
+    assert_eq!(next(&rig), None, "no start was measured");
+    rig.pass(3_000);
+    rig.ready(0);
+    // Two more, which take as long.
+    rig.load("m", 1, 2);
+    rig.pass(1_000);
+    assert_eq!(next(&rig), Some((Coming::Ready, secs(2))));
+    rig.pass(1_000);
+    rig.ready(1);
+    rig.ready(2);
+    rig.load("m", 3, 0);
+    assert_eq!(next(&rig), None, "in use");
+    // The window is 6 s.
+    rig.load("m", 1, 0);
+    rig.pass(1_000);
+    assert_eq!(next(&rig), Some((Coming::Fewer, secs(5))));
+    rig.pass(4_999);
+    assert_eq!(rig.status("m").desired, 3);
+    rig.pass(1);
+    assert_eq!((rig.status("m").desired, next(&rig)), (1, None));
+    // Idle for 2 s.
+    rig.load("m", 0, 0);
+    assert_eq!(next(&rig), Some((Coming::Asleep, secs(2))));
+    rig.pass(2_000);
+    assert_eq!((rig.status("m").desired, next(&rig)), (0, None));
+
+    let mut kept = ready(2, with(1, 3, 1));
+    kept.load("m", 0, 0);
+    assert_eq!(next(&kept), Some((Coming::Fewer, secs(2))));
+    kept.pass(2_000);
+    assert_eq!((kept.status("m").desired, next(&kept)), (1, None));
 }
