@@ -93,9 +93,23 @@ fn with_below(command: Command) -> Vec<Command> {
 }
 
 fn page(command: Command) -> Result<Vec<u8>, Failure> {
+    let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
     let mut text = Vec::new();
-    Man::new(command).render(&mut text)?;
+    let version = concat!("Sluice ", env!("CARGO_PKG_VERSION"));
+    Man::new(command).source(version).manual("Sluice Manual").render(&mut text)?;
+    text.extend_from_slice(examples_section(&examples).as_bytes());
     Ok(text)
+}
+
+/// The examples that every help begins with, as they are.
+fn examples_section(help: &str) -> String {
+    let mut section = ".SH EXAMPLES\n.nf\n".to_owned();
+    for line in help.lines().skip(1) {
+        let line = line.strip_prefix("  ").unwrap_or(line).replace('\\', "\\e").replace('-', "\\-");
+        // What begins with a point or a quote is a request.
+        section += &format!("\\&{line}\n");
+    }
+    section + ".fi\n"
 }
 
 #[cfg(test)]
@@ -120,13 +134,35 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_page_for_every_command() {
+    fn there_is_a_page_with_every_option_and_example_for_every_command() {
         let dir = tempfile::tempdir().unwrap();
         printed(|console| man(Some(dir.path()), console));
-        for name in ["sluice", "sluice-run", "sluice-get-models", "sluice-top", "sluice-token-create"] {
+        let mut root = Cli::command().disable_help_subcommand(true);
+        root.build();
+        let commands = with_below(root);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), commands.len());
+        for command in &commands {
+            let name = command.get_display_name().unwrap_or("sluice");
             let page = fs::read_to_string(dir.path().join(format!("{name}.1"))).unwrap();
-            assert!(page.contains(".TH") && page.contains(".SH SYNOPSIS"), "{name}: {page}");
+            assert!(page.contains(".SH SYNOPSIS"), "{name}");
+            for option in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                let text = match option.get_long() {
+                    Some(long) => format!("\\-\\-{}", long.replace('-', "\\-")),
+                    None => option.get_value_names().unwrap()[0].to_string(),
+                };
+                assert!(page.contains(&text), "{text} of {name}");
+            }
+            let examples = page.split(".SH EXAMPLES").nth(1).unwrap();
+            let first =
+                command.get_before_help().unwrap().to_string().lines().nth(1).unwrap().trim().to_owned();
+            assert!(examples.contains(&first.replace('-', "\\-")), "{first} of {name}");
         }
         assert!(printed(|console| man(None, console)).contains(".TH sluice 1"));
+    }
+
+    #[test]
+    fn an_example_is_printed_as_it_is() {
+        let section = examples_section("Examples:\n  sluice run -c a\\b\n  .x");
+        assert_eq!(section, ".SH EXAMPLES\n.nf\n\\&sluice run \\-c a\\eb\n\\&.x\n.fi\n");
     }
 }
