@@ -6,6 +6,7 @@
 
 mod annotations;
 mod autoscaler;
+mod effect;
 mod excerpt;
 mod expand;
 mod file;

@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use super::annotations::{ANNOTATIONS, REFUSED};
+use super::effect::{Effect, effect};
 use super::keys::{Key, Kind, Omitted, SECTIONS, Section};
 use super::report::Code;
 
@@ -31,7 +32,10 @@ pub fn reference() -> String {
 }
 
 fn table(out: &mut String, title: &str, section: &Section) {
-    line(out, format_args!("### {title}\n\n| key | allowed | default | meaning |\n|---|---|---|---|"));
+    line(
+        out,
+        format_args!("### {title}\n\n| key | allowed | default | changed | meaning |\n|---|---|---|---|---|"),
+    );
     let (later, now): (Vec<&Key>, Vec<&Key>) =
         section.keys.iter().partition(|key| matches!(key.kind, Kind::Later(_)));
     for key in now {
@@ -41,7 +45,11 @@ fn table(out: &mut String, title: &str, section: &Section) {
             Omitted::Required => "required".to_owned(),
         };
         let about = key.about.trim();
-        line(out, format_args!("| `{}` | {} | {default} | {about} |", key.name, key.kind.range()));
+        let changed = effect(section, key).map_or("see below", Effect::as_str);
+        line(
+            out,
+            format_args!("| `{}` | {} | {default} | {changed} | {about} |", key.name, key.kind.range()),
+        );
     }
     if !later.is_empty() {
         let names: Vec<_> = later.iter().map(|key| format!("`{}`", key.name)).collect();

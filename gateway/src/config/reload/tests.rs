@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
+use crate::config::effect::{Effect, effect};
 use crate::config::keys::{Kind, SECTIONS};
 use crate::config::parse;
 
@@ -103,6 +104,8 @@ fn other_certificates_are_taken_at_once_other_listeners_after_a_restart() {
         ),
     ];
     for (keys, live, fixed) in cases {
+        assert!(live.iter().all(|key| documented(key) == Effect::NewConnections), "{live:?}");
+        assert!(fixed.iter().all(|key| documented(key) == Effect::Restart), "{fixed:?}");
         let expected = Change { live: live.to_vec(), restart_required: fixed.to_vec(), ..Change::default() };
         assert_eq!(diff(&old, &with(keys)), expected, "{keys}");
     }
@@ -126,44 +129,31 @@ fn models_keep_the_time_of_their_first_load() {
     assert_eq!(new.models["c"].created, born);
 }
 
-/// What a reload with another value does.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Effect {
-    /// Its model takes it over and keeps its replicas.
-    Model,
-    /// Its model gets new replicas.
-    Replicas,
-    /// The whole process takes it over.
-    Process,
-    /// Sluice must be restarted.
-    Restart,
-}
-
 /// Every key of the file itself but those of `groups` and `models`.
-const FILE_KEYS: &[(&str, &str, Effect)] = &[
-    ("listen", "listen: 127.0.0.1:1", Effect::Restart),
-    ("admin", "admin: 127.0.0.1:1", Effect::Restart),
-    ("adminTokens", "adminTokens: x", Effect::Restart),
-    ("stateDirectory", "stateDirectory: x", Effect::Restart),
-    ("tls", "tls: {listen: 127.0.0.1:1, certificate: a, key: b}", Effect::Restart),
-    ("threads", "threads: 1000", Effect::Restart),
-    ("tracing", "tracing: {endpoint: 'http://c:4318'}", Effect::Restart),
-    ("tracing.endpoint", "tracing: {endpoint: 'http://c:4318'}", Effect::Restart),
-    ("tracing.sample", "tracing: {endpoint: 'http://c:4318', sample: 0.5}", Effect::Restart),
-    ("tracing.headers", "tracing: {endpoint: 'http://c:4318', headers: {a: b}}", Effect::Restart),
-    ("limits", "limits: {connections: 1}", Effect::Process),
-    ("shutdown", "shutdown: {deadline: 1s}", Effect::Process),
-    ("memory", "memory: 1Gi", Effect::Process),
-    ("limits.connections", "limits: {connections: 1}", Effect::Process),
-    ("limits.connectionsPerSource", "limits: {connectionsPerSource: 1}", Effect::Process),
-    ("limits.headTimeout", "limits: {headTimeout: 1s}", Effect::Process),
-    ("limits.idleTimeout", "limits: {idleTimeout: 1s}", Effect::Process),
-    ("limits.bodyTimeout", "limits: {bodyTimeout: 1s}", Effect::Process),
-    ("limits.writeTimeout", "limits: {writeTimeout: 1s}", Effect::Process),
-    ("limits.bodyMemory", "limits: {bodyMemory: 2Gi}", Effect::Process),
-    ("limits.streamsPerConnection", "limits: {streamsPerConnection: 1}", Effect::Process),
-    ("shutdown.drainDelay", "shutdown: {drainDelay: 1s}", Effect::Process),
-    ("shutdown.deadline", "shutdown: {deadline: 1s}", Effect::Process),
+const FILE_KEYS: &[(&str, &str)] = &[
+    ("listen", "listen: 127.0.0.1:1"),
+    ("admin", "admin: 127.0.0.1:1"),
+    ("adminTokens", "adminTokens: x"),
+    ("stateDirectory", "stateDirectory: x"),
+    ("tls", "tls: {listen: 127.0.0.1:1, certificate: a, key: b}"),
+    ("threads", "threads: 1000"),
+    ("tracing", "tracing: {endpoint: 'http://c:4318'}"),
+    ("tracing.endpoint", "tracing: {endpoint: 'http://c:4318'}"),
+    ("tracing.sample", "tracing: {endpoint: 'http://c:4318', sample: 0.5}"),
+    ("tracing.headers", "tracing: {endpoint: 'http://c:4318', headers: {a: b}}"),
+    ("limits", "limits: {connections: 1}"),
+    ("shutdown", "shutdown: {deadline: 1s}"),
+    ("memory", "memory: 1Gi"),
+    ("limits.connections", "limits: {connections: 1}"),
+    ("limits.connectionsPerSource", "limits: {connectionsPerSource: 1}"),
+    ("limits.headTimeout", "limits: {headTimeout: 1s}"),
+    ("limits.idleTimeout", "limits: {idleTimeout: 1s}"),
+    ("limits.bodyTimeout", "limits: {bodyTimeout: 1s}"),
+    ("limits.writeTimeout", "limits: {writeTimeout: 1s}"),
+    ("limits.bodyMemory", "limits: {bodyMemory: 2Gi}"),
+    ("limits.streamsPerConnection", "limits: {streamsPerConnection: 1}"),
+    ("shutdown.drainDelay", "shutdown: {drainDelay: 1s}"),
+    ("shutdown.deadline", "shutdown: {deadline: 1s}"),
 ];
 
 /// Every key of `configAutoscaler`: models under `compat: kpa` take it over and keep their replicas.
@@ -191,57 +181,57 @@ const CLUSTER_KEYS: &[(&str, &str)] = &[
 const CLUSTER_RULES: &[&str] = &["allow-zero-initial-scale", "max-scale-limit", "pod-autoscaler-class"];
 
 /// Every key of a model with a `command`.
-const MODEL_KEYS: &[(&str, &str, Effect)] = &[
-    ("env", "env: {A: b}", Effect::Replicas),
-    ("workingDirectory", "workingDirectory: /", Effect::Replicas),
-    ("stopCommand", "stopCommand: [a]", Effect::Model),
-    ("readiness", "readiness: {path: /x}", Effect::Model),
-    ("backendKey", "backendKey: k", Effect::Model),
-    ("passCredentials", "passCredentials: true", Effect::Model),
-    ("protocol", "protocol: http2", Effect::Model),
-    ("compat", "compat: kpa", Effect::Model),
-    ("scaleMetric", "compat: kpa, scaleMetric: rps", Effect::Model),
-    ("timeoutSeconds", "timeoutSeconds: 5", Effect::Model),
-    ("responseStartTimeoutSeconds", "responseStartTimeoutSeconds: 5", Effect::Model),
-    ("idleTimeoutSeconds", "idleTimeoutSeconds: 5", Effect::Model),
-    ("minReplicas", "minReplicas: 1", Effect::Model),
-    ("maxReplicas", "maxReplicas: 2", Effect::Model),
-    ("scaleTarget", "scaleTarget: 2", Effect::Model),
-    ("containerConcurrency", "containerConcurrency: 2", Effect::Model),
-    ("timeout", "timeout: 5", Effect::Model),
-    ("timeouts", "timeouts: {total: 5s}", Effect::Model),
-    ("idleAfter", "idleAfter: 1s", Effect::Model),
-    ("window", "window: 1s", Effect::Model),
-    ("startDeadline", "startDeadline: 1s", Effect::Model),
-    ("stopDeadline", "stopDeadline: 1s", Effect::Model),
-    ("drainDeadline", "drainDeadline: 1s", Effect::Model),
-    ("startAttempts", "startAttempts: 1", Effect::Model),
-    ("backoff", "backoff: {first: 1s}", Effect::Model),
-    ("bodyLimit", "bodyLimit: 1Mi", Effect::Model),
-    ("bodyMemory", "bodyMemory: 64Mi", Effect::Model),
-    ("queue", "queue: {length: 1}", Effect::Model),
-    ("memory", "memory: 1Gi", Effect::Model),
-    ("groups", "groups: [g]", Effect::Model),
-    ("preload", "preload: true", Effect::Model),
-    ("retryStale", "retryStale: false", Effect::Model),
-    ("annotations", "annotations: {autoscaling.knative.dev/max-scale: '2'}", Effect::Model),
-    ("readiness.path", "readiness: {path: /x}", Effect::Model),
-    ("readiness.period", "readiness: {period: 1s}", Effect::Model),
-    ("readiness.readyPeriod", "readiness: {readyPeriod: 1s}", Effect::Model),
-    ("readiness.timeout", "readiness: {timeout: 1s}", Effect::Model),
-    ("readiness.successes", "readiness: {successes: 2}", Effect::Model),
-    ("readiness.failures", "readiness: {failures: 2}", Effect::Model),
-    ("readiness.headers", "readiness: {headers: {a: b}}", Effect::Model),
-    ("timeouts.coldStart", "timeouts: {coldStart: 1s}", Effect::Model),
-    ("timeouts.queue", "timeouts: {queue: 1s}", Effect::Model),
-    ("timeouts.connect", "timeouts: {connect: 2s}", Effect::Model),
-    ("timeouts.firstByte", "timeouts: {firstByte: 1s}", Effect::Model),
-    ("timeouts.betweenBytes", "timeouts: {betweenBytes: 1s}", Effect::Model),
-    ("timeouts.total", "timeouts: {total: 1s}", Effect::Model),
-    ("backoff.first", "backoff: {first: 1s}", Effect::Model),
-    ("backoff.max", "backoff: {max: 1s}", Effect::Model),
-    ("queue.length", "queue: {length: 1}", Effect::Model),
-    ("queue.bytes", "queue: {bytes: 64Mi}", Effect::Model),
+const MODEL_KEYS: &[(&str, &str)] = &[
+    ("env", "env: {A: b}"),
+    ("workingDirectory", "workingDirectory: /"),
+    ("stopCommand", "stopCommand: [a]"),
+    ("readiness", "readiness: {path: /x}"),
+    ("backendKey", "backendKey: k"),
+    ("passCredentials", "passCredentials: true"),
+    ("protocol", "protocol: http2"),
+    ("compat", "compat: kpa"),
+    ("scaleMetric", "compat: kpa, scaleMetric: rps"),
+    ("timeoutSeconds", "timeoutSeconds: 5"),
+    ("responseStartTimeoutSeconds", "responseStartTimeoutSeconds: 5"),
+    ("idleTimeoutSeconds", "idleTimeoutSeconds: 5"),
+    ("minReplicas", "minReplicas: 1"),
+    ("maxReplicas", "maxReplicas: 2"),
+    ("scaleTarget", "scaleTarget: 2"),
+    ("containerConcurrency", "containerConcurrency: 2"),
+    ("timeout", "timeout: 5"),
+    ("timeouts", "timeouts: {total: 5s}"),
+    ("idleAfter", "idleAfter: 1s"),
+    ("window", "window: 1s"),
+    ("startDeadline", "startDeadline: 1s"),
+    ("stopDeadline", "stopDeadline: 1s"),
+    ("drainDeadline", "drainDeadline: 1s"),
+    ("startAttempts", "startAttempts: 1"),
+    ("backoff", "backoff: {first: 1s}"),
+    ("bodyLimit", "bodyLimit: 1Mi"),
+    ("bodyMemory", "bodyMemory: 64Mi"),
+    ("queue", "queue: {length: 1}"),
+    ("memory", "memory: 1Gi"),
+    ("groups", "groups: [g]"),
+    ("preload", "preload: true"),
+    ("retryStale", "retryStale: false"),
+    ("annotations", "annotations: {autoscaling.knative.dev/max-scale: '2'}"),
+    ("readiness.path", "readiness: {path: /x}"),
+    ("readiness.period", "readiness: {period: 1s}"),
+    ("readiness.readyPeriod", "readiness: {readyPeriod: 1s}"),
+    ("readiness.timeout", "readiness: {timeout: 1s}"),
+    ("readiness.successes", "readiness: {successes: 2}"),
+    ("readiness.failures", "readiness: {failures: 2}"),
+    ("readiness.headers", "readiness: {headers: {a: b}}"),
+    ("timeouts.coldStart", "timeouts: {coldStart: 1s}"),
+    ("timeouts.queue", "timeouts: {queue: 1s}"),
+    ("timeouts.connect", "timeouts: {connect: 2s}"),
+    ("timeouts.firstByte", "timeouts: {firstByte: 1s}"),
+    ("timeouts.betweenBytes", "timeouts: {betweenBytes: 1s}"),
+    ("timeouts.total", "timeouts: {total: 1s}"),
+    ("backoff.first", "backoff: {first: 1s}"),
+    ("backoff.max", "backoff: {max: 1s}"),
+    ("queue.length", "queue: {length: 1}"),
+    ("queue.bytes", "queue: {bytes: 64Mi}"),
 ];
 
 /// Keys with a test of their own, or of which only one value is possible.
@@ -261,21 +251,35 @@ const ELSEWHERE: &[&str] = &[
 const NO_EFFECT: &str = "models[].scaleMetricType";
 const FROM_A_FILE: &str = "models[].backendKeyFile";
 
+/// What the documentation says of a key.
+fn documented(path: &str) -> Effect {
+    let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
+    let section = SECTIONS.iter().find(|one| one.path == section).unwrap();
+    let key = section.keys.iter().find(|key| key.name == name).unwrap();
+    // Of a table without an effect of its own any other value is that of one of its keys.
+    effect(section, key).unwrap_or(Effect::AtOnce)
+}
+
 #[test]
 fn a_changed_key_has_its_effect_and_touches_nothing_else() {
-    for (key, line, effect) in FILE_KEYS {
+    for (key, line) in FILE_KEYS {
         let top = key.split('.').next().unwrap();
         let change = change(&format!("{line}\n{BASE}"));
-        let expected = match effect {
+        let expected = match documented(key) {
             Effect::Restart => Change { restart_required: vec![top], ..Change::default() },
-            _ => Change { live: vec![top], ..Change::default() },
+            Effect::AtOnce | Effect::NewConnections => Change { live: vec![top], ..Change::default() },
+            other => panic!("{key}: {other:?}"),
         };
         assert_eq!(change, expected, "{key}");
     }
-    for (key, line, effect) in MODEL_KEYS {
+    for (key, line) in MODEL_KEYS {
         let new = format!("{{name: a, command: [sh], {line}}}");
         let change = change(&BASE.replace("{name: a, command: [sh]}", &new));
-        let replaced = if *effect == Effect::Replicas { names(&["a"]) } else { Vec::new() };
+        let replaced = match documented(&format!("models[].{key}")) {
+            Effect::NewReplicas => names(&["a"]),
+            Effect::AtOnce => Vec::new(),
+            other => panic!("{key}: {other:?}"),
+        };
         let expected = Change { changed: names(&["a"]), replaced, ..Change::default() };
         assert_eq!(change, expected, "{key}");
     }
@@ -310,6 +314,9 @@ fn groups_touch_their_members_only_and_another_address_replaces() {
         let expected = Change { changed: names(&["a"]), replaced: names(&["a"]), ..Change::default() };
         assert_eq!(change, expected, "{old}");
     }
+    for key in ["command", "url", "urls"] {
+        assert_eq!(documented(&format!("models[].{key}")), Effect::NewReplicas);
+    }
 }
 
 #[test]
@@ -328,10 +335,10 @@ fn a_key_read_from_a_file_changes_its_model_only() {
 #[test]
 fn every_key_has_an_effect_that_is_tested() {
     let tested = |path: &str| {
-        let file = FILE_KEYS.iter().any(|(key, ..)| *key == path);
+        let file = FILE_KEYS.iter().any(|(key, _)| *key == path);
         let cluster = CLUSTER_KEYS.iter().map(|(key, _)| *key).chain(CLUSTER_RULES.iter().copied());
         let mut cluster = cluster.map(|key| format!("configAutoscaler.{key}"));
-        let model = MODEL_KEYS.iter().any(|(key, ..)| format!("models[].{key}") == path);
+        let model = MODEL_KEYS.iter().any(|(key, _)| format!("models[].{key}") == path);
         file || model
             || cluster.any(|key| key == path)
             || ELSEWHERE.contains(&path)
