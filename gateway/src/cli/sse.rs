@@ -21,6 +21,8 @@ pub struct Message {
 #[derive(Debug, Default)]
 pub struct Parser {
     pending: Vec<u8>,
+    /// Bytes of it that hold no end of an event: a snapshot comes in many pieces.
+    searched: usize,
 }
 
 impl Parser {
@@ -32,8 +34,14 @@ impl Parser {
     /// The next event that is whole; comments are passed over.
     pub fn next(&mut self) -> Option<Message> {
         loop {
-            let end = self.pending.windows(2).position(|two| two == b"\n\n")?;
-            let block: Vec<u8> = self.pending.drain(..end + 2).collect();
+            let from = self.searched.saturating_sub(1);
+            let rest = self.pending.get(from..).unwrap_or_default();
+            let Some(end) = memchr::memmem::find(rest, b"\n\n") else {
+                self.searched = self.pending.len();
+                return None;
+            };
+            self.searched = 0;
+            let block: Vec<u8> = self.pending.drain(..from + end + 2).collect();
             let message = message(&String::from_utf8_lossy(&block));
             if !message.data.is_empty() {
                 return Some(message);
