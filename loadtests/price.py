@@ -138,12 +138,14 @@ class Server:
             time.sleep(0.05)
         sys.exit(f"{command[0]} does not listen on port {port}")
 
-    def stop(self):
+    def stop(self, patience=30):
+        """Ends it; with little patience, as its figures are taken: some proxies wait long for connections that are gone."""
         self.process.terminate()
         try:
-            self.process.wait(30)
+            self.process.wait(patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
+            self.process.wait()
 
 
 class Bench:
@@ -194,7 +196,7 @@ class Bench:
             units = self.load(port, scenario, seconds)
             own, (all_after, busy_after) = cpu_ticks(server.process.pid) - cpu, core_ticks(0)
         finally:
-            server.stop()
+            server.stop(patience=1)
         foreign = (busy_after - busy_before - own) / max(1, all_after - all_before)
         return own / TICK * 1e6 / units, foreign, units
 
@@ -238,7 +240,11 @@ def run(bench, options, rows):
         try:
             for number in range(options.rounds):
                 for name in names if number % 2 == 0 else reversed(names):
-                    micros, foreign, units = bench.turn(name, scenario, options.seconds)
+                    try:
+                        micros, foreign, units = bench.turn(name, scenario, options.seconds)
+                    except subprocess.TimeoutExpired:
+                        print(f"  {key}, round {number}, {name}: the load came to no end, so the turn does not count", file=sys.stderr, flush=True)
+                        continue
                     rows.append((key, number, name, units, round(micros, 3), round(foreign, 3)))
                     print(f"  {key}, round {number}, {name}: {micros:.2f} us, others {foreign:.0%}", file=sys.stderr, flush=True)
         finally:
