@@ -56,7 +56,7 @@ REFUSED = [
     MODEL + "    minReplicas: many\n",
     MODEL + "    minReplicas: 99999\n",
     MODEL + "    minReplicas:\n",
-    MODEL + "    maxReplicas: 0\n",
+    MODEL + "    maxReplicas: -1\n",
     MODEL + "    minReplica: 1\n",
     MODEL + "    scaleTarget: 0\n",
     MODEL + "    scaleMetric: concurency\n",

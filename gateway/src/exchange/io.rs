@@ -25,6 +25,22 @@ thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_MAX].into());
 }
 
+/// Reads at most `most` bytes once and hands them over; how many, 0 at the end of the stream.
+pub fn poll_scratch<I: Io>(
+    io: &mut I,
+    cx: &mut Context<'_>,
+    most: usize,
+    take: impl FnOnce(&[u8]),
+) -> Poll<io::Result<usize>> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let most = most.min(scratch.len());
+        let mut read = ReadBuf::new(scratch.get_mut(..most).unwrap_or_default());
+        ready!(Pin::new(io).poll_read(cx, &mut read))?;
+        take(read.filled());
+        Poll::Ready(Ok(read.filled().len()))
+    })
+}
+
 /// Bytes read and not yet consumed.
 #[derive(Debug, Default)]
 pub struct Buf {
@@ -66,16 +82,16 @@ impl Buf {
         if self.len() >= limit {
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
         }
-        SCRATCH.with_borrow_mut(|scratch| {
-            let mut read = ReadBuf::new(scratch);
-            ready!(Pin::new(io).poll_read(cx, &mut read))?;
-            if self.start > 0 {
-                self.bytes.drain(..self.start);
-                self.start = 0;
-            }
-            self.bytes.extend_from_slice(read.filled());
-            Poll::Ready(Ok(read.filled().len()))
-        })
+        poll_scratch(io, cx, READ_MAX, |bytes| self.push(bytes))
+    }
+
+    /// Appends.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// [`Buf::poll_read`], ended by the watch as `TimedOut`.

@@ -3,7 +3,9 @@
 //!
 //! Owns how much memory a body may take and when. No memory is reserved for a length that was only declared.
 
+use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::task::Poll;
 
 use sluice_wire::chunk::Chunked;
 use sluice_wire::head::{RequestFraming, RequestHead};
@@ -12,7 +14,7 @@ use super::client::Client;
 use crate::exchange::body::Whole;
 use crate::exchange::budget::Hold;
 use crate::exchange::error::Failure;
-use crate::exchange::io::{Io, READ_MAX};
+use crate::exchange::io::{Io, READ_MAX, poll_scratch};
 
 /// Why a body is not in memory.
 #[derive(Debug)]
@@ -69,7 +71,10 @@ pub async fn read<I: Io>(
             };
             return Ok(Whole { data: body, trailers });
         }
-        fill(client).await?;
+        match &mut progress {
+            Progress::Length(left) => fill_body(client, left, &mut body, hold.as_deref_mut()).await?,
+            Progress::Chunks(_) => fill(client).await?,
+        }
     }
 }
 
@@ -93,11 +98,47 @@ fn take<I: Io>(client: &mut Client<I>, progress: &mut Progress, body: &mut Vec<u
     }
 }
 
+/// Reads more of a body of known length straight into it. What there is no memory for stays with the client's bytes.
+async fn fill_body<I: Io>(
+    client: &mut Client<I>,
+    left: &mut u64,
+    body: &mut Vec<u8>,
+    mut hold: Option<&mut Hold>,
+) -> Result<(), Unread> {
+    client.watch.set(Some(client.limits.body_timeout));
+    let Client { io, buf, watch, .. } = client;
+    let most = usize::try_from(*left).unwrap_or(usize::MAX);
+    let mut store = |bytes: &[u8]| {
+        if !hold.as_mut().is_none_or(|hold| hold.grow(bytes.len())) {
+            return buf.push(bytes);
+        }
+        // Once a quarter is there the rest is believed, and nothing is moved again.
+        let rest = most.saturating_sub(bytes.len());
+        if rest / 3 <= body.len() + bytes.len() {
+            body.reserve_exact(most);
+        }
+        body.extend_from_slice(bytes);
+        *left -= bytes.len() as u64;
+    };
+    let read = poll_fn(|cx| {
+        if let Poll::Ready(n) = poll_scratch(io, cx, most, &mut store) {
+            return Poll::Ready(n);
+        }
+        watch.poll_over(cx).map(|_| Err(ErrorKind::TimedOut.into()))
+    });
+    told(read.await)
+}
+
 /// Reads more; silence has a deadline.
 pub(super) async fn fill<I: Io>(client: &mut Client<I>) -> Result<(), Unread> {
     client.watch.set(Some(client.limits.body_timeout));
     let Client { io, buf, watch, .. } = client;
-    match buf.read(io, READ_MAX, watch).await {
+    told(buf.read(io, READ_MAX, watch).await)
+}
+
+/// What a read says.
+fn told(read: std::io::Result<usize>) -> Result<(), Unread> {
+    match read {
         Ok(n) if n > 0 => Ok(()),
         Ok(_) => Err(Unread::Failed(Failure::Body("it ended before its announced length"))),
         Err(e) if e.kind() == ErrorKind::TimedOut => Err(Unread::Failed(Failure::BodyLate)),

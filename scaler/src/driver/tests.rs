@@ -52,6 +52,8 @@ struct FakePlane {
     usual: Mutex<Demand>,
     /// Told when the model is asked for by name.
     named: Mutex<Demand>,
+    /// Replicas routed as draining so far.
+    draining: Mutex<BTreeSet<ReplicaId>>,
 }
 
 impl Plane for FakePlane {
@@ -70,6 +72,14 @@ impl Plane for FakePlane {
             let (draining, taking): (Vec<_>, Vec<_>) = route.replicas.iter().partition(|r| r.draining);
             let ids = |of: Vec<&sluice_core::ReplicaRoute>| of.iter().map(|r| r.id).collect::<Vec<_>>();
             let (draining, taking) = (ids(draining), ids(taking));
+            let status = self.handle.status();
+            let told =
+                |id: ReplicaId| status.replicas.iter().any(|r| r.id == id && r.phase == Phase::Draining);
+            for id in draining.iter().filter(|id| self.draining.lock().unwrap().insert(**id)) {
+                if told(*id) {
+                    self.story.add(format!("{id} is said to leave and still routed to"));
+                }
+            }
             self.story.add(format!(
                 "publish {name} starting {} ready {taking:?} draining {draining:?}",
                 route.starting
@@ -147,6 +157,7 @@ impl Bench {
             drains: !leave.drains,
             usual: Mutex::new(demand(0, 0)),
             named: Mutex::new(demand(0, 0)),
+            draining: Mutex::default(),
         });
         let backend = FakeBackend {
             story: story.clone(),
@@ -262,6 +273,17 @@ async fn routes_are_in_force_before_anything_is_started_or_stopped() {
     let lines = bench.story.lines();
     let last = lines[..stopped].iter().rfind(|line| line.starts_with("publish")).unwrap();
     assert!(last.contains("ready [] draining []"), "stopped while routed to: {lines:?}");
+}
+
+#[tokio::test]
+async fn a_replica_is_said_to_leave_once_nothing_new_is_sent_there() {
+    let mut bench = Bench::leaving(&Leave { drains: true, ..Leave::default() });
+    let mut spec = spec(Source::Launched);
+    spec.scale.idle_after = Micros::from_millis(20);
+    bench.run(plan(spec));
+    bench.handle.command(Command::Wake("m".into())).await.unwrap();
+    bench.story.wait_for("draining [r").await;
+    assert_eq!(bench.story.at("still routed to"), None, "{:?}", bench.story.lines());
 }
 
 #[tokio::test]
@@ -386,6 +408,7 @@ async fn a_driver_that_nobody_can_reach_any_more_ends() {
         drains: false,
         usual: Mutex::new(demand(0, 0)),
         named: Mutex::new(demand(0, 0)),
+        draining: Mutex::default(),
     };
     let running = Driver::new(backend, Arc::new(plane), inputs, &handle).spawn().unwrap();
     drop(handle);
